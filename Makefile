@@ -1,7 +1,7 @@
 # Everything a developer runs. `make help` lists it.
 
 .DEFAULT_GOAL := help
-.PHONY: help build try demo test lanes nightly nightly-parts mutate mutate-changed unit e2e beside monitoring simulate-faults random-tests soak bench bench-once fuzz compare parity lint prose-update lint-product lint-large clean \
+.PHONY: help build try demo test lanes nightly nightly-parts mutate mutate-changed unit e2e beside monitoring simulate-faults random-tests soak bench bench-once fuzz compare parity parity138-rules lint prose-update lint-product lint-large clean \
 	examples examples-demo plugged gang-bench reports image push release release-test charts charts-test kubectl-size shadow-demo
 
 BIN := bin
@@ -193,8 +193,14 @@ kubectl-size: $(BIN)/berth $(BIN)/devcluster ## time and memory of kubectl-berth
 shadow-demo: $(BIN)/berth $(BIN)/devcluster $(BIN)/provisioner $(BIN)/kube-scheduler ## the shadow beside kube-scheduler, with Deployments, priorities, volumes and churn: 10,000 bindings; SHADOW_FLAGS=-help
 	@$(GO) run ./internal/proof/e2e/shadowdemo -bin $(BIN) $(SHADOW_FLAGS)
 
-parity: $(BIN)/parity ## verdicts, scores and messages of Berth beside kube-scheduler's own plugins; PARITY_FLAGS='-shapes ... -seed N', or -help
-	@$(BIN)/parity $(PARITY_FLAGS)
+# kube-scheduler of another release runs in a program of its own, which needs a newer Go.
+OTHER_KUBERNETES := $(if $(filter 1.38,$(KUBERNETES)),$(BIN)/parity138)
+
+parity: $(BIN)/parity $(OTHER_KUBERNETES) ## verdicts, scores and messages of Berth beside kube-scheduler's own plugins; PARITY_FLAGS='-shapes ... -seed N', or -help; KUBERNETES=1.38 for both of 1.38
+	@$(BIN)/parity $(OTHER_KUBERNETES:%=-kube-scheduler %) $(PARITY_FLAGS)
+
+parity138-rules: $(BIN)/parity138 ## each rule of docs/versions.md on both releases of kube-scheduler: its seeds differ without the rule, and not with it
+	cd parity && PARITY138=$(abspath $(BIN)/parity138) $(GO) test -count=1 -run '^TestRules' .
 
 lint: lint-product lint-large ## gofmt, the prose gate, the table of numbers and golangci-lint (.golangci.yml), which vets, in each module; where whole programs are imported, go vet and a part of its linters, or all with LINTERS=
 
@@ -279,6 +285,10 @@ $(BIN)/moved-kube-scheduler: $(shell find parity/plugged parity/moved -name '*.g
 
 $(BIN)/moved-berth: $(shell find app framework internal parity/plugged parity/moved -name '*.go' 2>/dev/null) go.mod go.sum framework/compat/go.mod parity/moved/go.mod parity/moved/go.sum | $(BIN)/moved-kube-scheduler # not at once: both write the copy
 	cd parity/moved && $(MOVED) $(abspath $@) ./berth
+
+$(BIN)/parity138: $(shell find parity -name '*.go' 2>/dev/null) parity/go.mod parity/release138/go.mod parity/release138/go.sum
+	@mkdir -p $(BIN)
+	cd parity/release138 && GOTOOLCHAIN=go1.27.3 $(GO) build -tags=release138 -ldflags='-s -w' -o $(abspath $@) .
 
 $(BIN)/parity: $(shell find app internal parity -name '*.go' 2>/dev/null) go.mod go.sum parity/go.mod parity/go.sum
 	@echo 'building the comparison with kube-scheduler (2 minutes on 2 cores the first time)' >&2

@@ -18,6 +18,8 @@ func TestModulesShareVersions(t *testing.T) {
 		"tools/release/go.mod": "it shares two packages",
 		"tools/prose/go.mod":   "it requires no library",
 		"tools/numbers/go.mod": "it requires no library",
+		// not in make test
+		"parity/release138/go.mod": "it has the libraries of another release",
 	}
 	files, err := exec.Command("git", "ls-files", "--full-name", "..").Output()
 	if err != nil {

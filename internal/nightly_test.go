@@ -31,12 +31,14 @@ func TestNightlyRunsEverything(t *testing.T) {
 	}
 	checkSeeds(t, calls, "simulate-faults SEEDS=", 500)
 	checkSeeds(t, calls, "parity PARITY_FLAGS=-shapes shapes -seeds ", 100)
+	checkSeeds(t, calls, "parity KUBERNETES=1.38 PARITY_FLAGS=-shapes shapes -seeds ", 50)
 	checkFuzz(t, calls)
 	for _, share := range []string{"random-tests SLICE=", "mutate SLICE=", "bench SLICE=", "WORKLOADS="} {
 		checkShares(t, calls, share)
 	}
 	for _, whole := range []string{
 		"lint-large LINTERS=", "reports", "soak", "parity PARITY_FLAGS=-shapes sequences",
+		"parity KUBERNETES=1.38 PARITY_FLAGS=-shapes sequences -sequence-seeds 1", "parity138-rules",
 		"kubectl-size", "shadow-demo", "gang-bench", "compare QUICK=1",
 	} {
 		if !slices.Contains(calls, whole) {

@@ -10,14 +10,13 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-scheduler/berth/parity/internal/cases"
-	"github.com/berth-scheduler/berth/parity/internal/compare"
 )
 
 // examine decides the failed case again from fresh state, then shrinks and writes it as
 // the flags demand.
 func (f *failure) examine(o options, name string) error {
 	tc := *f.example
-	fresh, err := compare.Case(tc)
+	fresh, err := o.pair.Case(tc)
 	if err != nil {
 		return err
 	}
@@ -26,10 +25,10 @@ func (f *failure) examine(o options, name string) error {
 		f.note("the same state, read anew, makes no difference: the mistake is in what Berth keeps between decisions")
 	case o.shrink:
 		tc = cases.Shrink(tc, func(tc cases.Case) bool {
-			r, err := compare.Case(tc)
+			r, err := o.pair.Case(tc)
 			return err == nil && r.Failed > 0
 		})
-		small, err := compare.Case(tc)
+		small, err := o.pair.Case(tc)
 		if err != nil {
 			return err
 		}

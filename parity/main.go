@@ -5,11 +5,13 @@
 // shape, "N passed, N failed", and each failure's first differences with the command that
 // reproduces them. Progress goes to standard error. Any difference is a failure. Berth
 // runs as in "berth explain" and "berth simulate". kube-scheduler 1.37's own plugins run
-// for the same pods and nodes. It owns only the files of clusters with a difference,
-// which a flag demands. It never decides which of the two is right.
+// for the same pods and nodes. A flag names a program that has the plugins of another
+// release. It owns only the files of clusters with a difference, which a flag demands,
+// and that program's process. It never decides which of the two is right.
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -23,9 +25,13 @@ import (
 	"syscall"
 
 	"github.com/go-logr/logr"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/klog/v2"
 
+	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/parity/internal/cases"
+	"github.com/berth-scheduler/berth/parity/internal/compare"
+	"github.com/berth-scheduler/berth/parity/internal/remote"
 	"github.com/berth-scheduler/berth/parity/internal/sequence"
 )
 
@@ -52,8 +58,13 @@ func parity(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "parity: %v\n", err)
 		return misused
 	}
-	report, err := run(ctx, o, stderr)
+	end, err := o.start(ctx)
 	if err != nil {
+		fmt.Fprintf(stderr, "parity: %v\n", err)
+		return differs
+	}
+	report, err := run(ctx, o, stderr)
+	if err = errors.Join(err, end()); err != nil {
 		fmt.Fprintf(stderr, "parity: %v\n", err)
 		return differs
 	}
@@ -78,6 +89,10 @@ type options struct {
 	folder    string
 	output    string
 	podsGiven int
+	program   string // of kube-scheduler, if it is not this one
+	release   config.Release
+	rule      string
+	pair      compare.Pair
 }
 
 // seeds is the range from first to last.
@@ -98,6 +113,9 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.BoolVar(&o.shrink, "shrink", false, "look for a smaller cluster with a difference; takes as many comparisons as it needs")
 	flags.StringVar(&o.folder, "write", "", "`folder` to write the first cluster with a difference of each shape to, for \"berth explain\"")
 	flags.StringVar(&o.output, "o", "table", "how to print: table, json or yaml")
+	flags.StringVar(&o.program, "kube-scheduler", "", "`program` with kube-scheduler of another release, such as bin/parity138; pod groups are then not compared, and devices only by name")
+	release := flags.String("release", "", "`release` of Berth's answers; by default kube-scheduler's")
+	flags.StringVar(&o.rule, "rule", "", "`rule` of 1.38 that Berth has in addition to 1.37's answers, as in docs/versions.md")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			usage(flags, stderr)
@@ -120,10 +138,45 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	if o.podsGiven < 1 {
 		return o, fmt.Errorf("-pods must be at least 1, got %d", o.podsGiven)
 	}
+	if *release != "" {
+		if o.release, err = config.ParseRelease(*release); err != nil {
+			return o, fmt.Errorf("-release %w", err)
+		}
+	}
 	if o.output != "table" && o.output != "json" && o.output != "yaml" {
 		return o, fmt.Errorf("-o must be table, json or yaml, got %q", o.output)
 	}
 	return o, o.choose(*names)
+}
+
+// start builds the pair of schedulers. The returned function ends the other program.
+func (o *options) start(ctx context.Context) (end func() error, err error) {
+	o.pair, end = compare.InProcess(), func() error { return nil }
+	if o.program != "" {
+		client, err := remote.Start(ctx, o.program)
+		if err != nil {
+			return nil, err
+		}
+		o.pair.Sends, o.pair.New = true, func(config []byte) (compare.KubeScheduler, error) { return client.New(config) }
+		if o.pair.Release, err = releaseOf(client.Version); err != nil {
+			return nil, errors.Join(err, client.Close())
+		}
+		end = client.Close
+		if slices.ContainsFunc(o.scripts, sequence.Script.Groups) {
+			return nil, errors.Join(errors.New("pod groups run only with kube-scheduler of this program"), client.Close())
+		}
+	}
+	o.pair.Release, o.pair.Rule = cmp.Or(o.release, o.pair.Release), o.rule
+	return end, nil
+}
+
+// releaseOf returns the release of a version of k8s.io/kubernetes, such as v1.38.0.
+func releaseOf(version string) (config.Release, error) {
+	parsed, err := utilversion.ParseSemantic(version)
+	if err != nil {
+		return 0, fmt.Errorf("kube-scheduler's version: %w", err)
+	}
+	return config.ReleaseFor(int(parsed.Minor())), nil
 }
 
 func usage(flags *flag.FlagSet, w io.Writer) {
@@ -142,7 +195,7 @@ func usage(flags *flag.FlagSet, w io.Writer) {
 
 // choose resolves a list of names to shapes and sequences.
 func (o *options) choose(names string) error {
-	shapes, scripts := cases.Shapes(), sequence.Scripts(o.podsGiven)
+	shapes, scripts := o.compared()
 	if names == "" {
 		o.shapes, o.scripts = shapes, scripts
 		return nil
@@ -172,6 +225,24 @@ func (o *options) choose(names string) error {
 		}
 	}
 	return nil
+}
+
+// compared returns the shapes and sequences that must be equal. With another release's
+// program, devices and pod groups are left out: Berth has only 1.37's answers for them.
+func (o *options) compared() ([]cases.Shape, []sequence.Script) {
+	shapes, scripts := cases.Shapes(), sequence.Scripts(o.podsGiven)
+	if o.program == "" {
+		return shapes, scripts
+	}
+	skipped := map[string]bool{}
+	for _, s := range cases.DeviceShapes() {
+		skipped[s.Name] = true
+	}
+	for _, s := range slices.Concat(sequence.DeviceScripts(o.podsGiven), sequence.GroupScripts(o.podsGiven)) {
+		skipped[s.Name] = true
+	}
+	return slices.DeleteFunc(shapes, func(s cases.Shape) bool { return skipped[s.Name] }),
+		slices.DeleteFunc(scripts, func(s sequence.Script) bool { return skipped[s.Name] })
 }
 
 // chooseOne adds the shape or sequence with this name; false if none has it.

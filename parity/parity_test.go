@@ -31,8 +31,12 @@ func TestParity(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := run(t.Context(), o, t.Output())
+	end, err := o.start(t.Context())
 	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := run(t.Context(), o, t.Output())
+	if err = errors.Join(err, end()); err != nil {
 		t.Fatal(err)
 	}
 	var text bytes.Buffer
@@ -77,6 +81,7 @@ func TestMisuse(t *testing.T) {
 		{"-seeds 3..2", `-seeds must be a number or FIRST..LAST with FIRST not above LAST, got "3..2"`},
 		{"-sequence-seeds -1", `-sequence-seeds must be a number or FIRST..LAST with FIRST not above LAST, got "-1"`},
 		{"-shapes nothing", `-shapes: there is no shape or sequence "nothing"; -help lists them`},
+		{"-release 1.36", `-release "1.36": must be one of [1.37 1.38]`},
 		{"-pods 0", "-pods must be at least 1, got 0"},
 		{"-o csv", `-o must be table, json or yaml, got "csv"`},
 		{"mixed", `there are no arguments, got ["mixed"]: name shapes with -shapes`},

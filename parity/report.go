@@ -81,6 +81,15 @@ func replay(o options, l *line, seed uint64) string {
 	if l.Unit == "decisions" {
 		flags += fmt.Sprintf(" -pods %d", o.podsGiven)
 	}
+	if o.rule != "" {
+		flags += " -rule " + o.rule
+	}
+	if o.release != 0 {
+		flags += " -release " + o.release.String()
+	}
+	if o.program != "" {
+		return fmt.Sprintf("make parity KUBERNETES=1.38 PARITY_FLAGS='%s'", flags)
+	}
 	return fmt.Sprintf("make parity PARITY_FLAGS='%s'", flags)
 }
 

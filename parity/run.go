@@ -129,17 +129,17 @@ func plan(o options) (*report, []task) {
 		}
 	}
 	for _, s := range o.shapes {
-		add(s.Name, "pods × nodes", o.seeds, upstream.Defaults, func(seed uint64, _ func(string)) (outcome, error) { return compareCase(s, seed) })
+		add(s.Name, "pods × nodes", o.seeds, upstream.Defaults, func(seed uint64, _ func(string)) (outcome, error) { return compareCase(s, seed, o.pair) })
 	}
 	for _, s := range o.scripts {
-		add(s.Name, "decisions", o.runs, s.Gates(), func(seed uint64, told func(string)) (outcome, error) { return playSequence(s, seed, told) })
+		add(s.Name, "decisions", o.runs, s.Gates(), func(seed uint64, told func(string)) (outcome, error) { return playSequence(s, seed, o.pair, told) })
 	}
 	return r, tasks
 }
 
-func compareCase(s cases.Shape, seed uint64) (outcome, error) {
+func compareCase(s cases.Shape, seed uint64, pair compare.Pair) (outcome, error) {
 	tc := s.Draw(seed)
-	c, err := compare.Case(tc)
+	c, err := pair.Case(tc)
 	if err != nil {
 		return outcome{}, err
 	}
@@ -150,8 +150,8 @@ func compareCase(s cases.Shape, seed uint64) (outcome, error) {
 	return made, nil
 }
 
-func playSequence(s sequence.Script, seed uint64, told func(what string)) (outcome, error) {
-	c, err := sequence.Run(s, seed, func(decisions, created, pods int) {
+func playSequence(s sequence.Script, seed uint64, pair compare.Pair, told func(what string)) (outcome, error) {
+	c, err := sequence.Run(s, seed, pair, func(decisions, created, pods int) {
 		told(fmt.Sprintf("%d of %d pods created, %s compared", created, pods, counted(decisions, "decision")))
 	})
 	if err != nil {

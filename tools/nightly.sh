@@ -15,6 +15,7 @@ lint     1   all linters in the modules that import Kubernetes, Helm or Promethe
 faults   10  seeds 1..500 of the fault simulations (make test: 1..6)
 random   6   300 seeds of each test with random clusters (make test: 20 or 40)
 parity   4   seeds 1..100 and two of each sequence beside kube-scheduler (make test: 1..20 and one)
+parity138 2  seeds 1..50 and one of each sequence beside kube-scheduler 1.38 (make test: none)
 reports  1   reports of operators on both schedulers (make test: Berth alone)
 fuzz     200 30 million inputs for each fuzz target (make test: 200,000)
 soak     1   a simulated month (make test: a few days)
@@ -46,6 +47,14 @@ slice() { # PART K N
 			target parity PARITY_FLAGS='-shapes sequences'
 		else
 			target parity "PARITY_FLAGS=-shapes shapes -seeds $(of "$k" $((n - 1)) 100)"
+		fi
+		;;
+	parity138)
+		if [ "$k" = "$n" ]; then
+			target parity138-rules
+			target parity KUBERNETES=1.38 PARITY_FLAGS='-shapes sequences -sequence-seeds 1'
+		else
+			target parity KUBERNETES=1.38 "PARITY_FLAGS=-shapes shapes -seeds $(of "$k" $((n - 1)) 50)"
 		fi
 		;;
 	reports | soak) target "$1" ;;

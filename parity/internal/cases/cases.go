@@ -9,8 +9,11 @@
 package cases
 
 import (
+	"encoding/json"
+	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
+	"reflect"
 
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -108,6 +111,23 @@ func copies[T interface{ DeepCopy() T }](from []T) []T {
 		to[i] = o.DeepCopy()
 	}
 	return to
+}
+
+// Sent returns a copy with the objects as another process receives them: empty maps and
+// lists are missing, and times have whole seconds.
+func (tc *Case) Sent() (Case, error) {
+	sent := tc.Clone()
+	for _, o := range sent.Objects() {
+		data, err := json.Marshal(o)
+		if err != nil {
+			return Case{}, fmt.Errorf("write a %T: %w", o, err)
+		}
+		reflect.ValueOf(o).Elem().SetZero()
+		if err := json.Unmarshal(data, o); err != nil {
+			return Case{}, fmt.Errorf("read a %T: %w", o, err)
+		}
+	}
+	return sent, nil
 }
 
 // chance returns true with a probability in percent.

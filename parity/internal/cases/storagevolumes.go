@@ -210,7 +210,7 @@ func (s *storage) finish(v *v1.PersistentVolume, class, host string) {
 		v.Labels["tier"] = pick(s.r, "fast", "slow")
 	}
 	if chance(s.r, 4) {
-		v.DeletionTimestamp = &metav1.Time{Time: v.CreationTimestamp.Add(1)}
+		v.DeletionTimestamp = longAgo.DeepCopy()
 	}
 	switch s.r.IntN(16) {
 	case 0:

@@ -57,18 +57,25 @@ func (d Difference) String() string {
 }
 
 // Case compares the verdicts on every pending pod of a case.
-func Case(tc cases.Case) (Result, error) {
-	if tc.Outside {
-		return outsideCase(tc)
+func (p Pair) Case(tc cases.Case) (Result, error) {
+	if p.Sends {
+		sent, err := tc.Sent()
+		if err != nil {
+			return Result{}, err
+		}
+		tc = sent
 	}
-	theirs, err := newUpstream(tc.Clone())
+	if tc.Outside {
+		return p.outsideCase(tc)
+	}
+	theirs, err := p.load(tc.Clone())
 	if err != nil {
 		return Result{}, err
 	}
 	defer theirs.Close()
-	scheduler, err := config.Parse("configuration", tc.Config)
+	scheduler, err := p.Parse(tc.Config)
 	if err != nil {
-		return Result{}, fmt.Errorf("reading of the configuration by Berth: %w", err)
+		return Result{}, err
 	}
 	ours, err := newSnapshot(scheduler, tc.Clone())
 	if err != nil {
@@ -103,27 +110,6 @@ func Case(tc cases.Case) (Result, error) {
 		total.add(&c, ours, a, decides, pod, verdict)
 	}
 	return total, nil
-}
-
-func newUpstream(tc cases.Case) (*upstream.Scheduler, error) {
-	i, err := upstream.New(tc.Config)
-	if err != nil {
-		return nil, err
-	}
-	for _, n := range tc.Nodes {
-		i.SetNode(n)
-	}
-	for _, o := range tc.Others() {
-		if err := i.SetObject(o); err != nil {
-			return nil, err
-		}
-	}
-	for _, p := range tc.Pods {
-		if err := i.SetPod(p); err != nil {
-			return nil, err
-		}
-	}
-	return i, nil
 }
 
 // newSnapshot trims the objects in place.

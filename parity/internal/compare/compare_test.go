@@ -85,7 +85,7 @@ func TestCount(t *testing.T) {
 				pending++
 			}
 		}
-		r, err := Case(tc)
+		r, err := InProcess().Case(tc)
 		if err != nil {
 			t.Fatal(err)
 		}

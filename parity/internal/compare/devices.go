@@ -200,7 +200,7 @@ func (c *comparison) deallocation(all Claims, d *plan.Decision, verdict *upstrea
 
 // reserved compares the reservations of both for a pod on Berth's node, and restores
 // kube-scheduler's state.
-func (c *comparison) reserved(theirs *upstream.Scheduler, all Claims, d *plan.Decision, pod *v1.Pod, verdict *upstream.Verdict) error {
+func (c *comparison) reserved(theirs KubeScheduler, all Claims, d *plan.Decision, pod *v1.Pod, verdict *upstream.Verdict) error {
 	if d.Outcome != plan.Placed || verdict.Err != nil {
 		return nil // compared elsewhere
 	}

@@ -42,7 +42,7 @@ func TestTextsOfDevices(t *testing.T) {
 
 func textsOf(t *testing.T, tc cases.Case) (texts []string) {
 	t.Helper()
-	theirs, err := newUpstream(tc)
+	theirs, err := InProcess().load(tc)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -59,7 +59,7 @@ func TestDifferences(t *testing.T) {
 			for _, o := range row.objects {
 				tc.Add(o)
 			}
-			r, err := Case(tc)
+			r, err := InProcess().Case(tc)
 			if err != nil {
 				t.Fatal(err)
 			}

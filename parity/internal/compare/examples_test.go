@@ -86,7 +86,7 @@ func TestExamples(t *testing.T) {
 				}
 			}
 			tc.Pods = append(tc.Pods, tt.pod)
-			theirs, err := newUpstream(tc.Clone())
+			theirs, err := InProcess().load(tc.Clone())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -98,7 +98,7 @@ func TestExamples(t *testing.T) {
 			if got := outcome(v); got != tt.want {
 				t.Errorf("kube-scheduler: got %s, want %s", got, tt.want)
 			}
-			r, err := Case(tc)
+			r, err := InProcess().Case(tc)
 			if err != nil {
 				t.Fatal(err)
 			}

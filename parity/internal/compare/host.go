@@ -27,7 +27,7 @@ type hosted struct {
 }
 
 // newHosted reads a configuration and makes its plugins.
-func newHosted(text []byte) (*hosted, error) {
+func (p Pair) newHosted(text []byte) (*hosted, error) {
 	h := &hosted{snapshot: snapshot.New(nil)}
 	var registered []config.Registered
 	factories := h.plugins.Factories()
@@ -47,9 +47,9 @@ func newHosted(text []byte) (*hosted, error) {
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		return nil, err
 	}
-	read, err := config.Read(config.Request{File: file, External: known, AskExtenders: true})
+	read, err := p.rules(config.Read(config.Request{File: file, External: known, AskExtenders: true, Release: p.Release}))
 	if err != nil {
-		return nil, fmt.Errorf("reading of the configuration by Berth: %w", err)
+		return nil, err
 	}
 	if h.scheduler, err = read.Build(context.Background(), h); err != nil {
 		return nil, errors.Join(fmt.Errorf("build Berth's plugins: %w", err), h.close())

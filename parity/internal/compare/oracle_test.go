@@ -77,7 +77,7 @@ func profileOf(t *testing.T, tc *cases.Case) (profile oracle.Profile, scored boo
 // oracleDiffers returns the first difference.
 func oracleDiffers(t *testing.T, tc cases.Case, profile oracle.Profile, scored bool) string {
 	t.Helper()
-	theirs, err := newUpstream(tc.Clone())
+	theirs, err := InProcess().load(tc.Clone())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,18 +18,18 @@ import (
 
 // outsideCase compares the verdicts, up to Permit, on every pending pod of a case with
 // external plugins or extenders.
-func outsideCase(tc cases.Case) (Result, error) {
-	served := outside.Serve(tc.Nodes)
+func (p Pair) outsideCase(tc cases.Case) (Result, error) {
+	served := outside.Serve(tc.Nodes, tc.Pods)
 	defer served.Close()
 	tc.Config = served.Config(tc.Config)
-	theirs, err := newUpstream(tc.Clone())
+	theirs, err := p.load(tc.Clone())
 	if err != nil {
 		return Result{}, err
 	}
 	defer theirs.Close()
 	// Explanations and decisions use separate plugins, because a runtime belongs to one
 	// engine.
-	explains, err := newHosted(tc.Config)
+	explains, err := p.newHosted(tc.Config)
 	if err != nil {
 		return Result{}, err
 	}
@@ -38,7 +38,7 @@ func outsideCase(tc cases.Case) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	hosted, err := newHosted(tc.Config)
+	hosted, err := p.newHosted(tc.Config)
 	if err != nil {
 		return Result{}, err
 	}
@@ -90,7 +90,7 @@ func outsideCase(tc cases.Case) (Result, error) {
 // outside compares a decision with kube-scheduler's, except for the part from preemption.
 // calls are the calls of Berth's plugins from Reserve on. kube-scheduler's plugins run
 // for the node that Berth has chosen.
-func (c *comparison) outside(theirs *upstream.Scheduler, verdict *upstream.Verdict, d *plan.Decision, calls []string) {
+func (c *comparison) outside(theirs KubeScheduler, verdict *upstream.Verdict, d *plan.Decision, calls []string) {
 	chosen := outside.NodeOf(calls)
 	var total int64
 	var waits []string
@@ -107,7 +107,8 @@ func (c *comparison) outside(theirs *upstream.Scheduler, verdict *upstream.Verdi
 		if d.Outcome == plan.Placed && d.Feasible > 1 {
 			c.differ(chosen, "total", fmt.Sprint(verdict.Nodes[at].Total+verdict.Nodes[at].Extended), fmt.Sprint(total))
 		}
-		_, theirCalls, theirWaits := theirs.Commit(chosen)
+		after, theirCalls, theirWaits := theirs.Commit(chosen)
+		*verdict = *after
 		c.differ("", "calls", strings.Join(theirCalls, ", "), strings.Join(calls, ", "))
 		c.differ("", "waits", fmt.Sprint(theirWaits), fmt.Sprint(waits))
 	}

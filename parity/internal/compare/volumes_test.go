@@ -98,7 +98,7 @@ func TestVolumeShapesCoverReasons(t *testing.T) {
 
 func (s *seen) judge(t *testing.T, tc cases.Case) {
 	t.Helper()
-	theirs, err := newUpstream(tc.Clone())
+	theirs, err := InProcess().load(tc.Clone())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +233,7 @@ func differing(a, b string) string {
 // volumes could be reserved, and the next pod with the claim could get either.
 func verdicts(t *testing.T, tc cases.Case, written bool) []string {
 	t.Helper()
-	theirs, err := newUpstream(tc.Clone())
+	theirs, err := InProcess().load(tc.Clone())
 	if err != nil {
 		t.Fatal(err)
 	}

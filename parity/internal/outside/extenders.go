@@ -22,22 +22,30 @@ const (
 	Silent = "silent" // neither passed nor failed
 	Both   = "both"   // failed in both ways
 	Status = "500"    // the status code
-	Fewer  = "fewer"  // one victim is left
+	Add    = "add"    // the first pod of the node becomes a victim
+	Fewer  = "fewer"  // at most one victim is left
 	Empty  = "empty"  // no victim is left
 	More   = "more"   // of violated budgets
 )
 
-// Extenders serves the extenders of a case, with its nodes.
+// Extenders serves the extenders of a case, with its nodes and pods.
 type Extenders struct {
 	*httptest.Server
 	nodes map[string]*v1.Node
+	first map[string]*v1.Pod // by UID on each node
 }
 
 // Serve starts the extenders. Close ends them.
-func Serve(nodes []*v1.Node) *Extenders {
-	e := &Extenders{nodes: map[string]*v1.Node{}}
+func Serve(nodes []*v1.Node, pods []*v1.Pod) *Extenders {
+	e := &Extenders{nodes: map[string]*v1.Node{}, first: map[string]*v1.Pod{}}
 	for _, n := range nodes {
 		e.nodes[n.Name] = n
+	}
+	for _, p := range pods {
+		finished := p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed
+		if first := e.first[p.Spec.NodeName]; !finished && (first == nil || p.UID < first.UID) {
+			e.first[p.Spec.NodeName] = p
+		}
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/{extender}/filter", e.filter)
@@ -164,7 +172,12 @@ func (e *Extenders) preempt(w http.ResponseWriter, r *http.Request) {
 		switch q.says(name) {
 		case No:
 			delete(all, name)
+		case Add:
+			victims.Pods = q.e.add(name, victims.Pods)
 		case Fewer:
+			if len(victims.Pods) == 0 {
+				continue
+			}
 			victims.Pods = []*extenderv1.MetaPod{slices.MinFunc(victims.Pods, func(a, b *extenderv1.MetaPod) int { return strings.Compare(a.UID, b.UID) })}
 		case Empty:
 			victims.Pods = nil
@@ -173,6 +186,15 @@ func (e *Extenders) preempt(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	q.answer(&extenderv1.ExtenderPreemptionResult{NodeNameToMetaVictims: all})
+}
+
+// add adds the first pod of a node to the victims, unless it is one.
+func (e *Extenders) add(nodeName string, victims []*extenderv1.MetaPod) []*extenderv1.MetaPod {
+	first := e.first[nodeName]
+	if first == nil || slices.ContainsFunc(victims, func(p *extenderv1.MetaPod) bool { return p.UID == string(first.UID) }) {
+		return victims
+	}
+	return append(victims, &extenderv1.MetaPod{UID: string(first.UID)})
 }
 
 // Config returns the text of a configuration with the address of the served extenders.

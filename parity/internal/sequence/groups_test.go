@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/offline/simulate"
 	"github.com/berth-scheduler/berth/parity/internal/cases"
+	"github.com/berth-scheduler/berth/parity/internal/compare"
 	"github.com/berth-scheduler/berth/parity/internal/upstream"
 )
 
@@ -91,7 +92,7 @@ func TestGroupsEvictAndShare(t *testing.T) {
 		}
 		var all Result
 		for seed := uint64(1); seed <= runs.seeds; seed++ {
-			r, err := Run(script, seed, nil)
+			r, err := Run(script, seed, compare.InProcess(), nil)
 			if err != nil {
 				t.Error(err)
 			}

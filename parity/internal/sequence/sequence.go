@@ -22,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/berth-scheduler/berth/internal/cluster/kinds"
-	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/model/plan"
 	"github.com/berth-scheduler/berth/internal/model/report"
@@ -56,22 +55,23 @@ type Result struct {
 // be invalid.
 const differencesMax = 20
 
-// Run plays a script. It calls told, if set, after every decision with the numbers of
-// compared decisions, created pods and all pods.
-func Run(script Script, seed uint64, told func(decisions, created, pods int)) (Result, error) {
+// Run plays a script with a pair of schedulers. It calls told, if set, after every
+// decision with the numbers of compared decisions, created pods and all pods. Scripts
+// with pod groups always run with kube-scheduler of this process.
+func Run(script Script, seed uint64, pair compare.Pair, told func(decisions, created, pods int)) (Result, error) {
 	if script.Groups() {
 		return runGroups(script, seed, told)
 	}
 	play := script.draw(seed)
-	scheduler, err := config.Parse("configuration", play.config)
+	scheduler, err := pair.Parse(play.config)
 	if err != nil {
-		return Result{}, fmt.Errorf("reading of the configuration by Berth: %w", err)
+		return Result{}, err
 	}
 	cluster, err := simulate.New(simulate.Config{Scheduler: scheduler, Seed: seed, Faults: play.faults})
 	if err != nil {
 		return Result{}, err
 	}
-	theirs, err := upstream.New(play.config)
+	theirs, err := pair.New(play.config)
 	if err != nil {
 		return Result{}, err
 	}
@@ -89,7 +89,7 @@ func Run(script Script, seed uint64, told func(decisions, created, pods int)) (R
 // check checks the rounds of a loop.
 type check struct {
 	config  []byte
-	theirs  *upstream.Scheduler
+	theirs  compare.KubeScheduler
 	objects map[model.Ref]runtime.Object
 	learned map[model.Ref]bool // objects that Berth has learned and not been shown yet
 	// assumed are kube-scheduler's assumed volumes and claims, by the pod that they are

@@ -1,3 +1,5 @@
+//go:build !release138
+
 package upstream
 
 import (

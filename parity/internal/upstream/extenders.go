@@ -97,7 +97,7 @@ func (c *cycle) extend() {
 		}
 		node.Feasible, node.First = false, rejection(c.fit.Diagnosis.NodeToStatus.Get(node.Name))
 		node.First.Plugin = framework.ExtenderName
-		if c.explained && len(c.nominated.NominatedPodsForNode(node.Name)) == 0 {
+		if c.explained && len(c.nominated.on(node.Name)) == 0 {
 			node.All = []Rejection{*node.First}
 		}
 	}

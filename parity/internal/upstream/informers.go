@@ -56,7 +56,7 @@ func newInformers(factory informers.SharedInformerFactory, more ...runtime.Objec
 		&v1.Namespace{}, &v1.Service{}, &v1.ReplicationController{}, &appsv1.ReplicaSet{}, &appsv1.StatefulSet{},
 		&v1.PersistentVolume{}, &v1.PersistentVolumeClaim{}, &storagev1.StorageClass{}, &storagev1.CSINode{}, &storagev1.CSIDriver{},
 		&storagev1.CSIStorageCapacity{}, &storagev1.VolumeAttachment{}, &policyv1.PodDisruptionBudget{},
-		&resourcev1.DeviceClass{}, &resourcev1.ResourceSlice{}, &resourcev1.DeviceTaintRule{}, &resourcev1.ResourceClaim{},
+		&resourcev1.DeviceClass{}, sliceKind, &resourcev1.DeviceTaintRule{}, &resourcev1.ResourceClaim{},
 	}) {
 		factory.InformerFor(kind, func(kubernetes.Interface, time.Duration) clientcache.SharedIndexInformer {
 			byNamespace := clientcache.Indexers{clientcache.NamespaceIndex: clientcache.MetaNamespaceIndexFunc}

@@ -60,9 +60,8 @@ func (s *Scheduler) Nominate(pod *v1.Pod, nodeName string) error {
 	return s.nominated.add(pod, shown == "")
 }
 
-// NominatedPodsForNode lists the pods that are nominated to the node, by namespace and
-// name.
-func (n nominations) NominatedPodsForNode(nodeName string) []fwk.PodInfo {
+// on lists the pods that are nominated to the node, by namespace and name.
+func (n nominations) on(nodeName string) []fwk.PodInfo {
 	var on []fwk.PodInfo
 	for _, info := range n {
 		if info.GetPod().Status.NominatedNodeName == nodeName {

@@ -119,24 +119,12 @@ type evaluation struct {
 func watch(plugin *defaultpreemption.DefaultPreemption) *evaluation {
 	e := &evaluation{Interface: plugin}
 	plugin.Evaluator.Interface = e
-	inAnyOrder := plugin.MoreImportantVictim
-	plugin.MoreImportantVictim = func(a, b preemption.Victim) bool { return moreImportant(inAnyOrder, a, b) }
-	plugin.Executor.PreemptPod = func(ctx context.Context, _ preemption.Candidate, _ preemption.ExecutorPreemptor, _ *v1.Pod, _ string) (bool, error) {
+	orderVictims(plugin)
+	executor(plugin).PreemptPod = func(ctx context.Context, _ victimsOnNode, _ preemption.ExecutorPreemptor, _ *v1.Pod, _ string) (bool, error) {
 		e.executions <- ctx
-		return false, nil
+		return deleted, nil
 	}
 	return e
-}
-
-// moreImportant orders pods that kube-scheduler regards as equally important by name. All
-// pods that have not started are equal: kube-scheduler regards them as started at the
-// moment of the comparison.
-func moreImportant(inAnyOrder defaultpreemption.MoreImportantVictimFunc, a, b preemption.Victim) bool {
-	p, q := a.Pods()[0].GetPod(), b.Pods()[0].GetPod()
-	if a.Priority() == b.Priority() && p.Status.StartTime == nil && q.Status.StartTime == nil {
-		return byName(p, q) < 0
-	}
-	return inAnyOrder(a, b) || !inAnyOrder(b, a) && byName(p, q) < 0
 }
 
 // GetOffsetAndNumCandidates makes all nodes candidates, from the first on.

@@ -137,7 +137,7 @@ func (s *Scheduler) addProfiles(source *config.KubeSchedulerConfiguration) error
 	}
 	for at := range source.Profiles {
 		p := &profile{plugins: map[string]fwk.Plugin{}, weights: map[string]int64{}}
-		p.Framework, err = frameworkruntime.NewFramework(s.ctx, p.registry(s.outside.Factories()), &source.Profiles[at],
+		p.Framework, err = frameworkruntime.NewFramework(s.ctx, p.registry(s.outside.Factories()), &source.Profiles[at], append(frameworkOptions(),
 			frameworkruntime.WithComponentConfigVersion(source.APIVersion),
 			frameworkruntime.WithClientSet(s.client),
 			frameworkruntime.WithInformerFactory(s.informers),
@@ -150,7 +150,7 @@ func (s *Scheduler) addProfiles(source *config.KubeSchedulerConfiguration) error
 			frameworkruntime.WithPodNominator(s.nominated),
 			frameworkruntime.WithExtenders(s.watched(p)),
 			frameworkruntime.WithLogger(s.logger),
-		)
+		)...)
 		if err != nil {
 			return fmt.Errorf("initialise profile %q of kube-scheduler: %w", source.Profiles[at].SchedulerName, err)
 		}
@@ -173,10 +173,9 @@ func (s *Scheduler) addProfiles(source *config.KubeSchedulerConfiguration) error
 // kube-scheduler.
 func (s *Scheduler) devices() (fwk.SharedDRAManager, error) {
 	resources, gate := s.informers.Resource().V1(), utilfeature.DefaultFeatureGate
-	options := resourceslicetracker.Options{
-		EnableDeviceTaintRules: gate.Enabled(features.DRADeviceTaintRules), EnableConsumableCapacity: gate.Enabled(features.DRAConsumableCapacity),
-		SliceInformer: resources.ResourceSlices(),
-	}
+	options := sliceOptions(s.informers)
+	options.EnableDeviceTaintRules = gate.Enabled(features.DRADeviceTaintRules)
+	options.EnableConsumableCapacity = gate.Enabled(features.DRAConsumableCapacity)
 	if options.EnableDeviceTaintRules {
 		options.TaintInformer = resources.DeviceTaintRules()
 	}
@@ -333,6 +332,10 @@ func (s *Scheduler) Forget(pod *v1.Pod) error {
 // SetObject adds or replaces an object that is neither a node nor a pod. It ignores kinds
 // that no plugin reads.
 func (s *Scheduler) SetObject(object runtime.Object) error {
+	object, err := stored(object)
+	if err != nil {
+		return err
+	}
 	if of := s.others[reflect.TypeOf(object)]; of != nil {
 		if err := of.set(object); err != nil {
 			return fmt.Errorf("put a %T into kube-scheduler's stores: %w", object, err)
@@ -343,6 +346,10 @@ func (s *Scheduler) SetObject(object runtime.Object) error {
 
 // RemoveObject removes an object that is neither a node nor a pod.
 func (s *Scheduler) RemoveObject(object runtime.Object) error {
+	object, err := stored(object)
+	if err != nil {
+		return err
+	}
 	if of := s.others[reflect.TypeOf(object)]; of != nil {
 		if err := of.remove(object); err != nil {
 			return fmt.Errorf("remove a %T from kube-scheduler's stores: %w", object, err)

@@ -143,7 +143,7 @@ func (c *cycle) explain() {
 		return
 	}
 	for i, info := range c.rejected {
-		if len(c.nominated.NominatedPodsForNode(c.verdict.Nodes[i].Name)) == 0 {
+		if len(c.nominated.on(c.verdict.Nodes[i].Name)) == 0 {
 			c.verdict.Nodes[i].All = c.objections(info)
 		}
 	}
