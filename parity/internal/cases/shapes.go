@@ -42,7 +42,7 @@ func Shapes() []Shape {
 		{"broken", "terms, selectors and constraints that do not parse", broken},
 		{"crowd", "hundreds of nodes, pods of a few templates", crowd},
 	}
-	return slices.Concat(all, VolumeShapes(), DeviceShapes(), PreemptShapes(), OutsideShapes())
+	return slices.Concat(all, VolumeShapes(), DeviceShapes(), PreemptShapes(), OutsideShapes(), releaseShapes())
 }
 
 // size is mostly small, so that coincidences occur. Sometimes it has no nodes or more
@@ -58,8 +58,9 @@ func size(r *rand.Rand) random.Size {
 	return s
 }
 
-// nodeLocal draws cases in which each node's result depends on that node only.
-func nodeLocal(keep func(c *oracle.Cluster)) func(r *rand.Rand) Case {
+// nodeLocal draws cases in which each node's result depends on that node only, and the
+// changes of the functions.
+func nodeLocal(keep func(c *oracle.Cluster), more ...func(r *rand.Rand, tc *Case)) func(r *rand.Rand) Case {
 	return func(r *rand.Rand) Case {
 		tc := Case{Config: EmptyConfig(), Cluster: random.Cluster(r, size(r))}
 		keep(&tc.Cluster)
@@ -71,6 +72,9 @@ func nodeLocal(keep func(c *oracle.Cluster)) func(r *rand.Rand) Case {
 				delete(p.Disabled, "InterPodAffinity")
 			}
 			tc.Config = configText(profileOf(r, v1.DefaultSchedulerName, p))
+		}
+		for _, change := range more {
+			change(r, &tc)
 		}
 		return tc
 	}
