@@ -1,16 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/offline/manifest"
@@ -85,7 +86,8 @@ A second table shows the node usage by zone, or by the label of --by, such as a 
 		},
 	}
 	flags := cmd.Flags()
-	c.input = newInputOf(flags, "filename", "f", explanationOutputs)
+	c.input = newInputOf(flags, "filename", "f", prints{
+		outputs: nameOutputs, bare: true, of: "pods", byField: true, sorts: sortKeys("turn", comparedOrders)})
 	c.makePods(flags, false)
 	flags.StringArrayVar(&c.configs, "config", nil, "Configuration file (KubeSchedulerConfiguration). Give it twice, first A and then B; if given once, A is the default configuration.")
 	flags.StringArrayVar(&c.releases, "release", nil, "Release of Kubernetes whose answers the scheduler gives: 1.37 or 1.38. Give it twice, first A and then B, or once for both. "+releaseHelp)
@@ -148,9 +150,7 @@ func (c *compareFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr 
 	if of := *c.connection.flags.Namespace; of != "" {
 		c.onlyNamespace(comparison, of, stderr)
 	}
-	if c.output != "table" {
-		return printObject(stdout, c.output, compared{c.configs[0], c.configs[1], schedulers[0].Release().String(), schedulers[1].Release().String(), comparison})
-	}
+	c.choose(comparison, cluster.Pods)
 	return c.print(stdout, schedulers, comparison)
 }
 
@@ -205,37 +205,87 @@ func nameOfConfig(file string) string {
 	return file
 }
 
+// comparedOrders are the values of --sort-by. The default is the order of the turns.
+var comparedOrders = map[string]func(a, b *simulate.ComparedPod) int{
+	"turn":       func(_, _ *simulate.ComparedPod) int { return 0 },
+	"name":       func(a, b *simulate.ComparedPod) int { return cmp.Compare(a.Pod, b.Pod) },
+	"namespace":  func(a, b *simulate.ComparedPod) int { return cmp.Compare(a.Namespace, b.Namespace) },
+	"difference": func(a, b *simulate.ComparedPod) int { return cmp.Compare(a.Difference, b.Difference) },
+}
+
+// choose drops the pods that the selectors leave out, and sorts the others.
+func (c *compareFlags) choose(comparison *simulate.Comparison, pods []*v1.Pod) {
+	if !c.choosesAll() {
+		byName := podsByName(pods)
+		comparison.Pods = slices.DeleteFunc(comparison.Pods, func(p simulate.ComparedPod) bool {
+			pod := byName[p.Namespace+"/"+p.Pod]
+			return pod == nil || !c.chooses(pod)
+		})
+	}
+	order := comparedOrders[c.sortBy]
+	slices.SortStableFunc(comparison.Pods, func(a, b simulate.ComparedPod) int { return order(&a, &b) })
+}
+
 func (c *compareFlags) print(w io.Writer, schedulers [2]*config.Config, result *simulate.Comparison) error {
-	a, b := nameOfConfig(c.configs[0]), nameOfConfig(c.configs[1])
-	rehearsed := schedulers[0].Release() != schedulers[1].Release()
-	rule := func(string) string { return "" }
-	if rehearsed {
-		a, b = a+" in "+schedulers[0].Release().String(), b+" in "+schedulers[1].Release().String()
-		rule = func(text string) string { return text + "\t" }
+	releaseA, releaseB := schedulers[0].Release().String(), schedulers[1].Release().String()
+	pods := func() *table { return comparedPods(result.Pods, releaseA != releaseB) }
+	done, err := c.printing.print(w, listing{
+		object: compared{c.configs[0], c.configs[1], releaseA, releaseB, result}, rows: rowsOf(result.Pods), table: pods,
+		names: func() (names []string) {
+			for i := range result.Pods {
+				names = append(names, "pod/"+result.Pods[i].Pod)
+			}
+			return names
+		},
+	})
+	if done {
+		return err
 	}
-	fmt.Fprintf(w, "A is %s, B is %s.\n\n", a, b)
-	t := printers.GetNewTabWriter(w)
-	if len(result.Pods) > 0 {
-		fmt.Fprintf(t, "NAMESPACE\tPOD\tDIFFERENCE\t%sA\tB\tMESSAGE\n", rule("RULE"))
+	b := c.blocks(w)
+	if c.noHeaders {
+		b.table(pods())
+		return b.end()
 	}
-	for i := range result.Pods {
-		p := &result.Pods[i]
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s%s\t%s\t%s\n", p.Namespace, p.Pod, p.Difference, rule(rulesOf(p)), place(&p.A), place(&p.B), messagesOf(p))
+	nameA, nameB := nameOfConfig(c.configs[0]), nameOfConfig(c.configs[1])
+	if releaseA != releaseB {
+		nameA, nameB = nameA+" in "+releaseA, nameB+" in "+releaseB
 	}
-	if len(result.Pods) > 0 {
-		fmt.Fprintln(t)
-	}
+	b.line("A is %s, B is %s.", nameA, nameB)
+	b.table(pods())
 	d := result.Differences
-	fmt.Fprintf(t, "Decisions: %d. The same: %d; on another node: %d; only A places: %d; only B places: %d; neither, for another reason: %d. Evicted for others: %d by A, %d by B.\n",
+	b.line("Decisions: %d. The same: %d; on another node: %d; only A places: %d; only B places: %d; neither, for another reason: %d. Evicted for others: %d by A, %d by B.",
 		result.Decided, result.Same, d[simulate.OtherNode], d[simulate.OnlyA], d[simulate.OnlyB], d[simulate.OtherReason], len(result.EvictedA), len(result.EvictedB))
-	fmt.Fprintf(t, "\nBy %s:\n\nVALUE\tNODES\tPODS A\tPODS B\tCPU A\tCPU B\tMEMORY A\tMEMORY B\n", result.By)
+	b.line("By %s:", result.By)
+	domains := newTable("VALUE", "NODES>", "PODS A>", "PODS B>", "CPU A>", "CPU B>", "MEMORY A>", "MEMORY B>")
 	for i := range result.Domains {
 		d := &result.Domains[i]
-		a, b := d.A, d.B // cpu, memory, pods
-		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%g%%\t%g%%\t%g%%\t%g%%\n", orNone(d.Name), d.Nodes,
-			a[2].After.String(), b[2].After.String(), a[0].AfterPercent, b[0].AfterPercent, a[1].AfterPercent, b[1].AfterPercent)
+		inA, inB := d.A, d.B // cpu, memory, pods
+		domains.add(orNone(d.Name), d.Nodes, inA[2].After.String(), inB[2].After.String(), percent(inA[0].AfterPercent),
+			percent(inB[0].AfterPercent), percent(inA[1].AfterPercent), percent(inB[1].AfterPercent))
 	}
-	return t.Flush()
+	b.table(domains)
+	return b.end()
+}
+
+func percent(value float64) string { return fmt.Sprintf("%g%%", value) }
+
+// comparedPods has a row for each pod with different outcomes. Two releases add the rules
+// behind the differences.
+func comparedPods(pods []simulate.ComparedPod, releases bool) *table {
+	names := []string{"NAMESPACE", "POD", "DIFFERENCE", "RULE", "A", "B", "MESSAGE~"}
+	if !releases {
+		names = slices.Delete(names, 3, 4)
+	}
+	t := newTable(names...)
+	for i := range pods {
+		p := &pods[i]
+		cells := []any{p.Namespace, p.Pod, p.Difference, rulesOf(p), place(&p.A), place(&p.B), messagesOf(p)}
+		if !releases {
+			cells = slices.Delete(cells, 3, 4)
+		}
+		t.add(cells...)
+	}
+	return t
 }
 
 func place(o *simulate.Outcome) string {

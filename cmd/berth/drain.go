@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/berth-scheduler/berth/internal/offline/manifest"
 	"github.com/berth-scheduler/berth/internal/offline/simulate"
@@ -19,10 +18,10 @@ import (
 // drainFlags are the flags of drain.
 type drainFlags struct {
 	*input
-	selector, podSelector string
-	seed                  uint64
-	failOnIgnored         bool
-	drain                 simulate.Drain
+	podSelector   string
+	seed          uint64
+	failOnIgnored bool
+	drain         simulate.Drain
 }
 
 func newDrainCommand() *cobra.Command {
@@ -78,8 +77,7 @@ Exit codes:
 		},
 	}
 	flags := cmd.Flags()
-	d.input = newInput(flags, "filename", "f", explanationOutputs)
-	flags.StringVarP(&d.selector, "selector", "l", "", "Drain the nodes with these labels, such as pool=old,zone!=a.")
+	d.input = newInput(flags, "filename", "f", prints{outputs: nameOutputs, bare: true, of: "nodes to drain"})
 	flags.StringVar(&d.podSelector, "pod-selector", "", "Evict only the pods with these labels.")
 	flags.Uint64Var(&d.seed, "seed", 0, "Seed for the choice among equally good nodes. The same seed gives the same choice.")
 	flags.BoolVar(&d.drain.IgnoreDaemonSets, "ignore-daemonsets", false, "Leave DaemonSet pods on their nodes.")
@@ -104,7 +102,7 @@ func (d *drainFlags) run(ctx context.Context, names []string, stdin io.Reader, s
 	if err != nil {
 		return err
 	}
-	if d.drain.Nodes, err = nodesToDrain(cluster, names, selector, d.selector); err != nil {
+	if d.drain.Nodes, err = nodesToDrain(cluster, names, selector, d.selects); err != nil {
 		return wrong{err}
 	}
 	d.drain.Prepare = d.setAside
@@ -131,9 +129,9 @@ func (d *drainFlags) run(ctx context.Context, names []string, stdin io.Reader, s
 func (d *drainFlags) selectors(names []string) (labels.Selector, error) {
 	var nodes labels.Selector
 	switch {
-	case d.selector != "" && len(names) > 0:
-		return nil, fmt.Errorf("nodes %q and --selector %q are both given: give one of the two", names, d.selector)
-	case d.selector == "" && len(names) == 0:
+	case d.selects != "" && len(names) > 0:
+		return nil, fmt.Errorf("nodes %q and --selector %q are both given: give one of the two", names, d.selects)
+	case d.selects == "" && len(names) == 0:
 		return nil, errors.New("no node is given: name nodes, or select them with -l, such as -l pool=old")
 	case *d.connection.flags.Namespace != "":
 		return nil, fmt.Errorf("--namespace %q: not supported, because a drain evicts the pods of all namespaces; omit the flag", *d.connection.flags.Namespace)
@@ -145,11 +143,8 @@ func (d *drainFlags) selectors(names []string) (labels.Selector, error) {
 		}
 		d.drain.PodSelector = pods
 	}
-	if d.selector != "" {
-		var err error
-		if nodes, err = labels.Parse(d.selector); err != nil {
-			return nil, fmt.Errorf("--selector %q: must be a selector of labels, such as pool=old,zone!=a: %w", d.selector, err)
-		}
+	if d.selects != "" {
+		nodes = d.selector
 	}
 	return nodes, nil
 }
@@ -232,31 +227,43 @@ type negative struct{ error }
 func (negative) ExitCode() int { return 3 }
 
 func (d *drainFlags) print(w io.Writer, result *simulate.DrainResult) error {
-	if d.output != "table" {
-		return printObject(w, d.output, result)
+	done, err := d.printing.print(w, listing{
+		object: result, rows: rowsOf(result.Pods), table: func() *table { return drainedPods(result.Pods) },
+		names: func() (names []string) {
+			for i := range result.Pods {
+				names = append(names, "pod/"+result.Pods[i].Pod)
+			}
+			return names
+		},
+	})
+	if done {
+		return err
 	}
-	t := printers.GetNewTabWriter(w)
-	printDrained(t, result)
-	printEvictions(t, result.Evictions)
-	printDrainSummary(t, result)
-	return t.Flush()
+	b := d.blocks(w)
+	if len(result.Pods) == 0 && !d.noHeaders {
+		b.line("There is no pod to evict.")
+	}
+	b.table(drainedPods(result.Pods))
+	if !d.noHeaders {
+		nodes := newTable("NODE", "STATUS", "EVICTED>", "LEFT>", "MESSAGE~")
+		for i := range result.Nodes {
+			n := &result.Nodes[i]
+			nodes.add(n.Node, n.Status, n.Evicted, n.Left, n.Message)
+		}
+		b.table(nodes)
+		b.table(evictionTable(result.Evictions))
+		printDrainSummary(b, result)
+	}
+	return b.end()
 }
 
-func printDrained(w io.Writer, result *simulate.DrainResult) {
-	if len(result.Pods) == 0 {
-		fmt.Fprintln(w, "There is no pod to evict.")
-	} else {
-		fmt.Fprint(w, "NAMESPACE\tPOD\tOWNER\tFROM\tTO\tSTATUS\tMESSAGE\n")
+func drainedPods(pods []simulate.DrainedPod) *table {
+	t := newTable("NAMESPACE", "POD", "OWNER", "FROM", "TO", "STATUS", "MESSAGE~")
+	for i := range pods {
+		p := &pods[i]
+		t.add(p.Namespace, p.Pod, orNone(p.Owner), p.From, orNone(p.To), p.Status, p.Message)
 	}
-	for i := range result.Pods {
-		p := &result.Pods[i]
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Namespace, p.Pod, orNone(p.Owner), p.From, orNone(p.To), p.Status, p.Message)
-	}
-	fmt.Fprint(w, "\nNODE\tSTATUS\tEVICTED\tLEFT\tMESSAGE\n")
-	for i := range result.Nodes {
-		n := &result.Nodes[i]
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\n", n.Node, n.Status, n.Evicted, n.Left, n.Message)
-	}
+	return t
 }
 
 func orNone(text string) string {
@@ -267,7 +274,7 @@ func orNone(text string) string {
 }
 
 // printDrainSummary prints where the pods go by zone, and the utilization of the zones.
-func printDrainSummary(w io.Writer, result *simulate.DrainResult) {
+func printDrainSummary(b *blocks, result *simulate.DrainResult) {
 	s := &result.Summary
 	ignored := 0
 	for i := range result.Pods {
@@ -279,6 +286,6 @@ func printDrainSummary(w io.Writer, result *simulate.DrainResult) {
 	if ignored > 0 {
 		others = fmt.Sprintf("; pods of schedulers without a profile: %d", ignored)
 	}
-	fmt.Fprintf(w, "\nRecreated pods: %d, %d of them placed%s. Nodes: %d, %d of them unschedulable.\n", s.Placed+s.Waiting, s.Placed, others, s.Nodes, s.Unschedulable)
-	printZones(w, s.Zones)
+	b.line("Recreated pods: %d, %d of them placed%s. Nodes: %d, %d of them unschedulable.", s.Placed+s.Waiting, s.Placed, others, s.Nodes, s.Unschedulable)
+	b.table(zoneTable(s.Zones))
 }

@@ -93,8 +93,8 @@ func TestSelectorMistakes(t *testing.T) {
 	for args, want := range map[string]string{
 		"simulate -l a=b=c":                 `--selector "a=b=c": `,
 		"explain -l a=b=c":                  `--selector "a=b=c": `,
-		"explain -l a=b --pod shop/alone":   `--selector "a=b": is for all pending pods`,
-		"explain -l a=b --pod-group ml/one": `--selector "a=b": is for all pending pods`,
+		"explain -l a=b --pod shop/alone":   "--pod and --selector are both given",
+		"explain -l a=b --pod-group ml/one": "--pod-group and --selector are both given",
 	} {
 		if code, got := transcript(t, append(strings.Fields(args), "-f", "testdata/top.yaml")...); code != 2 || !strings.Contains(got, want) {
 			t.Errorf("%s: exit code %d, want 2 and %q\n%s", args, code, want, got)

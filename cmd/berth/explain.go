@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-scheduler/berth/internal/answers/explain"
@@ -29,32 +28,7 @@ type explainFlags struct {
 	running *running
 	past    asked
 	since   []string
-	// selector chooses the explained pods by their labels.
-	selector string
-	labels   labels.Selector
 }
-
-// selects reports whether --selector selects a pod.
-func (e *explainFlags) selects(pod *v1.Pod) bool {
-	return e.labels == nil || e.labels.Matches(labels.Set(pod.Labels))
-}
-
-// checkSelector checks --selector.
-func (e *explainFlags) checkSelector() (err error) {
-	if e.selector != "" && (e.pod != "" || e.group != "") {
-		return wrong{fmt.Errorf("--selector %q: is for all pending pods, and a pod or a pod group is named: give one of the two", e.selector)}
-	}
-	if e.labels, err = labels.Parse(e.selector); err != nil {
-		return wrong{fmt.Errorf("--selector %q: %w", e.selector, err)}
-	}
-	return nil
-}
-
-// explanationOutputs are the values of -o. Only explain has wide, too.
-var (
-	explanationOutputs = []string{"table", "json", "yaml"}
-	explainOutputs     = []string{"table", "wide", "json", "yaml"}
-)
 
 func newExplainCommand() *cobra.Command {
 	var e explainFlags
@@ -83,15 +57,19 @@ func newExplainCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	e.input = newInput(flags, "snapshot", "f", explainOutputs)
+	e.input = newInput(flags, "snapshot", "f", prints{outputs: wideOutputs, bare: true, of: "pods", byField: true})
 	e.filesFlag = "--snapshot" // as documented; other commands call it -f
 	e.makePods(flags, false)
 	e.running = newRunning(flags, e.connection)
 	e.complete(cmd)
 	flags.StringVar(&e.pod, "pod", "", "Pod to explain, as NAMESPACE/NAME (default: all pending pods).")
-	flags.StringVarP(&e.selector, "selector", "l", "", "Explain only pending pods with these labels, such as app=web.")
 	flags.StringArrayVar(&e.since, "since", nil, "File or directory with an older snapshot of the cluster: show what has changed the result for the pod or pod group since then. May be given several times.")
 	flags.StringVar(&e.group, "pod-group", "", "Pod group to explain, as NAMESPACE/NAME.")
+	_ = cmd.MarkFlagFilename("since", "yaml", "yml", "json")
+	exclude(flags, "pod", "pod-group", "selector", "field-selector")
+	exclude(flags, "pod-group", "selector", "field-selector")
+	exclude(flags, "snapshot", schedulerFlag)
+	exclude(flags, "since", "selector", "field-selector", schedulerFlag)
 	return cmd
 }
 
@@ -100,8 +78,12 @@ func (e *explainFlags) name(args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	if e.pod != "" {
-		return wrong{fmt.Errorf("pod %q and --pod %q are both given: name one of the two", args[0], e.pod)}
+	for flag, value := range map[string]string{
+		"--pod": e.pod, "--pod-group": e.group, "--selector": e.selects, "--field-selector": e.selectsBy,
+	} {
+		if value != "" {
+			return wrong{bothGiven(fmt.Sprintf("pod %q", args[0]), flag)}
+		}
 	}
 	pod, err := e.connection.qualified(args[0])
 	e.pod = pod
@@ -116,9 +98,6 @@ func (e *explainFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr 
 	if err := e.running.check(); err != nil {
 		return wrong{err}
 	}
-	if err := e.checkSelector(); err != nil {
-		return err
-	}
 	if len(e.since) > 0 {
 		return e.runSince(ctx, stdin, stdout, stderr, bar)
 	}
@@ -128,8 +107,6 @@ func (e *explainFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr 
 	}
 	pods, group := cluster.Pods, model.GroupKey{}
 	switch {
-	case e.pod != "" && e.group != "":
-		return wrong{errors.New("--pod and --pod-group are both given: name one of the two")}
 	case e.pod != "":
 		named := findPod(pods, e.pod)
 		live := named != nil && len(e.files) == 0
@@ -184,15 +161,22 @@ func (e *explainFlags) printGroup(stdout io.Writer, snapshot *explain.Snapshot, 
 		if data, err = yaml.Marshal(g); err == nil {
 			_, err = stdout.Write(data)
 		}
-	default:
+	case "table", "wide":
 		out := bufio.NewWriter(stdout)
 		printGroup(out, g)
 		err = out.Flush()
+	default:
+		return e.noRows()
 	}
 	if err != nil {
 		return fmt.Errorf("print: %w", err)
 	}
 	return nil
+}
+
+// noRows is the error for a value of -o that needs rows, if the answer has none.
+func (e *explainFlags) noRows() error {
+	return wrong{fmt.Errorf("--output %q: is for pending pods, not for a pod group or --since: use table, wide, json or yaml", e.output)}
 }
 
 // noteForeign lists the pending pods that were left out because no profile has their
@@ -223,8 +207,11 @@ func (e *explainFlags) print(stdout io.Writer, snapshot *explain.Snapshot, all [
 		p = &jsonPrinter{w: out, single: e.pod != ""}
 	case "yaml":
 		p = &yamlPrinter{w: out, single: e.pod != ""}
+	case "name", "csv", ofJSONPath, ofColumns:
+		p = &rowPrinter{printing: &e.printing, w: out, snapshot: snapshot, table: explainedPods()}
 	default:
 		t := newTablePrinter(out, snapshot, e.output == "wide")
+		t.quiet = e.noHeaders
 		if e.pod == "" && e.output == "table" {
 			t.equal = newEqualAnswers(snapshot)
 		}
@@ -236,7 +223,7 @@ func (e *explainFlags) print(stdout io.Writer, snapshot *explain.Snapshot, all [
 		if e.pod != "" && pod.String() != e.pod {
 			continue // nominated: it takes space on its node
 		}
-		if e.pod == "" && (e.connection.only(pod.Namespace) || !e.selects(pod.Object)) {
+		if e.pod == "" && (e.connection.only(pod.Namespace) || !e.chooses(pod.Object)) {
 			continue
 		}
 		bar.show("Explaining", int64(i), int64(len(pending)))
@@ -281,6 +268,9 @@ func (e *explainFlags) printPlaced(stdout io.Writer, past *history.Answer) error
 		err = errors.Join(p.print(a), p.end())
 	case "yaml":
 		err = (&yamlPrinter{w: out, single: true}).print(a)
+	case "name", "csv", ofJSONPath, ofColumns:
+		p := &rowPrinter{printing: &e.printing, w: out, table: explainedPods()}
+		err = errors.Join(p.print(a), p.end())
 	default:
 		printPlaced(out, a)
 		if e.output == "wide" {

@@ -31,12 +31,10 @@ const (
 // snapshot.
 func (e *explainFlags) runSince(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, bar *progress) error {
 	switch {
-	case e.pod != "" && e.group != "":
-		return wrong{errors.New("--pod and --pod-group are both given: name one of the two")}
 	case e.pod == "" && e.group == "":
 		return wrong{errors.New("--since needs a pod or a pod group: name it with --pod NAMESPACE/NAME or --pod-group NAMESPACE/NAME")}
-	case slices.Contains(e.since, "-") && slices.Contains(e.files, "-"):
-		return wrong{errors.New("--since - and --snapshot - are both given: standard input is read once")}
+	case !slices.Contains([]string{"table", "wide", "json", "yaml"}, e.output):
+		return e.noRows()
 	}
 	scheduler, now, err := e.read(ctx, stdin, bar)
 	if err != nil {

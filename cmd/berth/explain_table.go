@@ -19,6 +19,7 @@ type tablePrinter struct {
 	wide     bool // everything, instead of one screen
 	printed  int
 	equal    *equalAnswers // nil if each pod is printed
+	quiet    bool          // prints nothing without pods
 }
 
 func newTablePrinter(w io.Writer, snapshot *explain.Snapshot, wide bool) *tablePrinter {
@@ -79,7 +80,7 @@ func (p *tablePrinter) end() error {
 	if p.equal != nil {
 		p.equal.print(p.w)
 	}
-	if p.printed > 0 {
+	if p.printed > 0 || p.quiet {
 		return nil
 	}
 	_, err := fmt.Fprintln(p.w, "No pod is pending.")

@@ -298,7 +298,7 @@ func TestExplainMistakes(t *testing.T) {
 	}{
 		{"arguments", "name every file with --snapshot", []string{"shop/web", "default/web"}},
 		{"argument", `--pod "default/web": pod not found in the snapshot; did you mean shop/web?`, []string{"default/web"}},
-		{"pod twice", `pod "shop/web" and --pod "shop/web" are both given`, []string{"shop/web", "--pod", "shop/web"}},
+		{"pod twice", `pod "shop/web" and --pod are both given`, []string{"shop/web", "--pod", "shop/web"}},
 		{"output", `--output "broad": must be one of table, wide, json, yaml`, []string{"-o", "broad"}},
 		{"missing file", "missing.yaml: cannot be read", []string{"--snapshot", "missing.yaml"}},
 		{"missing config", "missing.yaml: read the scheduler configuration", []string{"--config", "missing.yaml"}},

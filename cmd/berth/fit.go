@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/berth-scheduler/berth/internal/answers/explain"
 	"github.com/berth-scheduler/berth/internal/offline/manifest"
@@ -62,7 +62,8 @@ The table lists the nodes by zone, or by the label of --by, such as a label that
 		},
 	}
 	flags := cmd.Flags()
-	f.input = newInput(flags, "filename", "f", explanationOutputs)
+	f.input = newInput(flags, "filename", "f",
+		prints{outputs: rowOutputs, bare: true, sorts: sortKeys("name", fitOrders)})
 	f.makePods(flags, true)
 	f.complete(cmd)
 	flags.StringVar(&f.by, "by", v1.LabelTopologyZone, "Label to group nodes by.")
@@ -160,30 +161,44 @@ func podToFit(cluster *manifest.Cluster, asked map[string]bool) (pod *v1.Pod, no
 	return nil, "", fmt.Errorf("-f: the last file with pending Pods and no Nodes must have exactly one such Pod; all files have %d: %s", len(all), strings.Join(names, ", "))
 }
 
+// fitOrders are the values of --sort-by.
+var fitOrders = map[string]func(a, b *explain.FitDomain) int{
+	"name":     func(_, _ *explain.FitDomain) int { return 0 },
+	"nodes":    func(a, b *explain.FitDomain) int { return cmp.Compare(b.Nodes, a.Nodes) },
+	"feasible": func(a, b *explain.FitDomain) int { return cmp.Compare(b.Feasible, a.Feasible) },
+	"fits":     func(a, b *explain.FitDomain) int { return cmp.Compare(b.Fits, a.Fits) },
+}
+
 func (f *fitFlags) print(w io.Writer, fit *explain.Fit) error {
-	if f.output != "table" {
-		return printObject(w, f.output, fit)
-	}
-	atLeast := ""
-	if fit.AtLeast {
-		atLeast = "at least "
-	}
-	fmt.Fprintf(w, "Pods like %s that fit: %s%d\n", fit.Pod, atLeast, fit.Fits)
-	if fit.Message != "" {
-		fmt.Fprintf(w, "The next one: %s\n", fit.Message)
-	}
-	fmt.Fprintf(w, "\nBy %s:\n\n", fit.By)
-	t := printers.GetNewTabWriter(w)
-	fmt.Fprint(t, "VALUE\tNODES\tFEASIBLE\tFITS\tRUNS OUT\tNEVER FEASIBLE\n")
-	for i := range fit.Domains {
-		d := &fit.Domains[i]
-		name := d.Name
-		if name == "" {
-			name = "<none>"
+	order := fitOrders[f.sortBy]
+	slices.SortStableFunc(fit.Domains, func(a, b explain.FitDomain) int { return order(&a, &b) })
+	domains := func() *table {
+		t := newTable("VALUE", "NODES>", "FEASIBLE>", "FITS>", "RUNS OUT", "NEVER FEASIBLE~")
+		for i := range fit.Domains {
+			d := &fit.Domains[i]
+			t.add(orNone(d.Name), d.Nodes, d.Feasible, d.Fits, reasonsOf(d.Full), reasonsOf(d.Unfit))
 		}
-		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%s\t%s\n", name, d.Nodes, d.Feasible, d.Fits, reasonsOf(d.Full), reasonsOf(d.Unfit))
+		return t
 	}
-	return t.Flush()
+	if done, err := f.printing.print(w, listing{object: fit, rows: rowsOf(fit.Domains), table: domains}); done {
+		return err
+	}
+	b := f.blocks(w)
+	if !f.noHeaders {
+		atLeast := ""
+		if fit.AtLeast {
+			atLeast = "at least "
+		}
+		text := fmt.Sprintf("Pods like %s that fit: %s%d", fit.Pod, atLeast, fit.Fits)
+		b.line("%s", text)
+		if fit.Message != "" {
+			b.begun = false // no empty line
+			b.line("The next one: %s", fit.Message)
+		}
+		b.line("By %s:", fit.By)
+	}
+	b.table(domains())
+	return b.end()
 }
 
 // reasonsOf formats reasons with their numbers of nodes.

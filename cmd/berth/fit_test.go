@@ -48,8 +48,8 @@ The next one: 0/3 nodes are available: 1 Insufficient cpu, 1 Too many pods, 1 no
 By topology.kubernetes.io/zone:
 
 VALUE   NODES   FEASIBLE   FITS   RUNS OUT               NEVER FEASIBLE
-a       2       1          3      Insufficient cpu (1)   node(s) were unschedulable (1)
-b       1       1          1      Too many pods (1)      -
+a           2          1      3   Insufficient cpu (1)   node(s) were unschedulable (1)
+b           1          1      1   Too many pods (1)      -
 `
 	if code != 0 || trimmed(out) != want {
 		t.Errorf("exit code %d, output\n%s\nwant\n%s\n%s", code, out, want, stderr)

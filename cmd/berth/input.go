@@ -28,15 +28,16 @@ const takeSnapshot = "kubectl berth snapshot -o cluster.json"
 
 // input holds the flags of commands that read files.
 type input struct {
+	printing
+
 	files  []string
 	config string
 	gates  map[string]bool
-	output string
 	// release is the value of --release; empty means the cluster's release.
 	release string
 
-	filesFlag string   // as on the command line
-	outputs   []string // the output formats
+	filesFlag string    // as on the command line
+	stdin     io.Reader // of the command, after complete
 	// connection is the connection to a live cluster.
 	connection *connection
 	// assumed are notes about unreadable parts of a live cluster. aside removes from a
@@ -49,16 +50,16 @@ type input struct {
 
 // newInput declares the flags. filesFlag is the flag for files, short its letter, which
 // may be empty. A command that reads no files has no such flag.
-func newInput(flags *pflag.FlagSet, filesFlag, short string, outputs []string) *input {
-	in := newInputOf(flags, filesFlag, short, outputs)
-	flags.StringVar(&in.config, "config", "", "Configuration file of the scheduler, a KubeSchedulerConfiguration (default: the default configuration).")
+func newInput(flags *pflag.FlagSet, filesFlag, short string, out prints) *input {
+	in := newInputOf(flags, filesFlag, short, out)
+	flags.StringVar(&in.config, "config", "", "Configuration file of the scheduler, a KubeSchedulerConfiguration; - is standard input (default: the default configuration).")
 	addRelease(flags, &in.release)
 	return in
 }
 
 // newInputOf declares the flags except --config and --release.
-func newInputOf(flags *pflag.FlagSet, filesFlag, short string, outputs []string) *input {
-	in := &input{filesFlag: "--" + filesFlag, outputs: outputs, connection: newConnection(flags)}
+func newInputOf(flags *pflag.FlagSet, filesFlag, short string, out prints) *input {
+	in := &input{printing: printing{prints: out}, filesFlag: "--" + filesFlag, connection: newConnection(flags)}
 	if short != "" {
 		in.filesFlag = "-" + short
 	}
@@ -66,7 +67,7 @@ func newInputOf(flags *pflag.FlagSet, filesFlag, short string, outputs []string)
 		flags.StringArrayVarP(&in.files, filesFlag, short, nil, "File or directory with the cluster's objects, YAML or JSON; - is standard input. May be given several times.")
 	}
 	flags.Var(cliflag.NewMapStringBool(&in.gates), "feature-gates", "Feature gates of the scheduler, in the format of its own flag, such as GenericWorkload=true (default: the defaults of its version).")
-	flags.StringVarP(&in.output, "output", "o", "table", "Output format: "+strings.Join(outputs, ", ")+".")
+	in.declare(flags)
 	return in
 }
 
@@ -154,24 +155,13 @@ func (in *input) readWithFiles(ctx context.Context, stdin io.Reader, bar *progre
 	return scheduler, cluster, asked, nil
 }
 
-// checkOutput checks --output.
-func (in *input) checkOutput() error {
-	if !slices.Contains(in.outputs, in.output) {
-		return wrong{fmt.Errorf("--output %q: must be one of %s", in.output, strings.Join(in.outputs, ", "))}
-	}
-	return nil
-}
-
-// readConfig checks the common flags and reads the scheduler's configuration.
+// readConfig reads the scheduler's configuration.
 func (in *input) readConfig() (*config.Config, error) {
-	if err := in.checkOutput(); err != nil {
-		return nil, err
-	}
 	release, err := parseRelease(in.release)
 	if err != nil {
 		return nil, err
 	}
-	scheduler, err := loadConfig(in.config, in.gates, release)
+	scheduler, err := loadConfig(in.config, in.gates, release, in.stdin)
 	if err != nil {
 		return nil, wrong{err}
 	}
@@ -213,14 +203,21 @@ func (in *input) noteAssumed(w io.Writer) {
 	in.noteMade(w)
 }
 
-// complete registers shell completion for the common flags.
+// complete registers shell completion for the common flags. It makes the command check
+// the printing flags before it runs.
 func (in *input) complete(cmd *cobra.Command) {
+	in.printing.complete(cmd)
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		in.stdin = cmd.InOrStdin()
+		return in.check()
+	}
 	// Registration cannot fail, because the flag exists.
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(in.outputs, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("namespace", func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		return in.connection.namespaces(cmd.Context(), typed), cobra.ShellCompDirectiveNoFileComp
 	})
-	_ = cmd.MarkFlagFilename("config", "yaml", "yml", "json")
+	for _, flag := range []string{"filename", "snapshot", "since", "config"} { // no error for others
+		_ = cmd.MarkFlagFilename(flag, "yaml", "yml", "json")
+	}
 	_ = cmd.MarkFlagFilename("kubeconfig")
 }
 
@@ -248,8 +245,8 @@ func printObject(w io.Writer, format string, answer any) error {
 }
 
 // loadConfig reads a configuration file, or the default configuration without a file,
-// with these gates set and the answers of a release.
-func loadConfig(file string, set map[string]bool, release config.Release) (*config.Config, error) {
+// with these gates set and the answers of a release. The file "-" is standard input.
+func loadConfig(file string, set map[string]bool, release config.Release, stdin io.Reader) (*config.Config, error) {
 	own := make(map[string]bool, len(set))
 	for name, on := range set {
 		own[strings.TrimPrefix(name, ofKubernetes)] = on
@@ -258,7 +255,15 @@ func loadConfig(file string, set map[string]bool, release config.Release) (*conf
 	if err != nil {
 		return nil, fmt.Errorf("--feature-gates: %w", err)
 	}
-	return config.Read(config.Request{File: file, Gates: gates, Release: release})
+	r := config.Request{File: file, Gates: gates, Release: release}
+	if file != "-" {
+		return config.Read(r)
+	}
+	data, err := io.ReadAll(stdin)
+	if err != nil {
+		return nil, fmt.Errorf("read the scheduler configuration from standard input: %w", err)
+	}
+	return config.ParseWith("standard input", data, r)
 }
 
 // ofKubernetes is an optional prefix of a gate's name.

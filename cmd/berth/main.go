@@ -69,6 +69,7 @@ func newCommand() *cobra.Command {
 		Args:          subcommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.PersistentPreRunE = refuse
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return wrong{err} })
 	root.AddCommand(app.NewSubcommand(), newSimulateCommand(), newExplainCommand(), newFitCommand(), newDrainCommand(), newQueueCommand(), newTopCommand(), newSnapshotCommand(), newCompareCommand(), newPreflightCommand(), newShadowCommand(), newVersionCommand())
 	addVersionFlag(root)

@@ -162,9 +162,9 @@ spec:
 	for _, want := range []string{
 		"\nshop        filler   <none>   Evicted     the pod got a node, and was evicted for another\n",
 		"\nshop        p        n1       Scheduled\n",
-		"\nEVICTED       PRIORITY   FROM     FOR         PRIORITY\n",
-		"\nshop/old      2          n1       shop/p      1000\n",
-		"\nshop/filler   1          n1       shop/p      1000\n",
+		"\nEVICTED       PRIORITY   FROM   FOR      PRIORITY\n",
+		"\nshop/old             2   n1     shop/p       1000\n",
+		"\nshop/filler          1   n1     shop/p       1000\n",
 		"beside 1 that had a node; evicted: 2. Nodes: 1",
 	} {
 		if !strings.Contains(trimmed(out), want) {

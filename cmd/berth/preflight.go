@@ -1,13 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
-	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/client-go/rest"
 
 	"github.com/berth-scheduler/berth/internal/config"
@@ -65,7 +65,7 @@ Exit codes:
 		},
 	}
 	flags := cmd.Flags()
-	p.input = newInput(flags, "", "", explanationOutputs)
+	p.input = newInput(flags, "", "", prints{outputs: rowOutputs, bare: true})
 	flags.StringVar(&p.to, "to", "", "Release of Kubernetes to upgrade to, such as 1.38. Lists the objects and gates that the upgrade affects.")
 	p.complete(cmd)
 	return cmd
@@ -76,9 +76,6 @@ func (p *preflightFlags) run(ctx context.Context, stdout, stderr io.Writer) erro
 	defer shortRun()()
 	bar := newProgress(stderr)
 	defer bar.clear()
-	if err := p.checkOutput(); err != nil {
-		return err
-	}
 	release, err := parseRelease(p.release)
 	if err != nil {
 		return err
@@ -97,7 +94,7 @@ func (p *preflightFlags) run(ctx context.Context, stdout, stderr io.Writer) erro
 	// The user of --as is only the subject of the checks.
 	access.Impersonate = rest.ImpersonationConfig{}
 	r.Access = access
-	if r.Scheduler, r.Mistake = loadConfig(p.config, p.gates, release); r.Mistake == nil {
+	if r.Scheduler, r.Mistake = loadConfig(p.config, p.gates, release, p.stdin); r.Mistake == nil {
 		found, err := live.Read(ctx, live.Request{Access: access, Kinds: r.Scheduler.Reads(), Progress: bar.reading})
 		if err != nil {
 			r.Unread = fmt.Errorf("read the cluster: %w", err)
@@ -127,18 +124,20 @@ func count(n int, what string) string {
 }
 
 func (p *preflightFlags) print(w io.Writer, report *preflight.Report) error {
-	if p.output != "table" {
-		return printObject(w, p.output, report)
-	}
-	t := printers.GetNewTabWriter(w)
-	fmt.Fprint(t, "CHECK\tSTATUS\tMESSAGE\tWHAT TO DO\n")
-	for _, row := range report.Rows {
-		do := row.Do
-		if do == "" {
-			do = "-"
+	checks := func() *table {
+		t := newTable("CHECK", "STATUS", "MESSAGE", "WHAT TO DO~")
+		for _, row := range report.Rows {
+			t.add(row.Check, row.Status, row.Message, cmp.Or(row.Do, "-"))
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", row.Check, row.Status, row.Message, do)
+		return t
 	}
-	fmt.Fprintf(t, "\nChecks: %d passed, %d warn, %d failed.\n", report.Pass, report.Warn, report.Fail)
-	return t.Flush()
+	if done, err := p.printing.print(w, listing{object: report, rows: rowsOf(report.Rows), table: checks}); done {
+		return err
+	}
+	b := p.blocks(w)
+	b.table(checks())
+	if !p.noHeaders {
+		b.line("Checks: %d passed, %d warn, %d failed.", report.Pass, report.Warn, report.Fail)
+	}
+	return b.end()
 }

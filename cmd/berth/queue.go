@@ -9,12 +9,10 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/berth-scheduler/berth/internal/answers/queued"
 	"github.com/berth-scheduler/berth/internal/offline/manifest"
@@ -24,15 +22,9 @@ import (
 // queueFlags are the flags of queue.
 type queueFlags struct {
 	*input
-	running   *running
-	all       bool
-	selector  string
-	sortBy    string
-	noHeaders bool
+	running *running
+	all     bool
 }
-
-// queueOutputs are the values of -o.
-var queueOutputs = []string{"table", "wide", "json", "yaml", "name"}
 
 func newQueueCommand() *cobra.Command {
 	var f queueFlags
@@ -73,7 +65,8 @@ Below are the events that wake parked pods. -o wide has a row for each pod.`,
 		},
 	}
 	flags := cmd.Flags()
-	f.input = newInput(flags, "filename", "f", queueOutputs)
+	f.input = newInput(flags, "filename", "f",
+		prints{outputs: wideOutputs, bare: true, of: "pods", sorts: sortKeys("turn", queueOrders)})
 	f.running = newRunning(flags, f.connection)
 	f.running.at = leader
 	scheduler := flags.Lookup(schedulerFlag)
@@ -81,10 +74,8 @@ Below are the events that wake parked pods. -o wide has a row for each pod.`,
 	scheduler.Usage = "Running scheduler to ask, with your own credentials: leader (the replica that holds the lease, through a port-forward) or an address, such as https://scheduler.example:10259."
 	f.complete(cmd)
 	flags.BoolVarP(&f.all, "all-namespaces", "A", false, "List the pods of all namespaces.")
-	flags.StringVarP(&f.selector, "selector", "l", "", "Label selector of pods, such as app=web.")
-	flags.StringVar(&f.sortBy, "sort-by", "turn", "Order of the rows: "+strings.Join(sortKeys(queueOrders), ", ")+".")
-	flags.BoolVar(&f.noHeaders, "no-headers", false, "Print no header and no events.")
-	completeSort(cmd, sortKeys(queueOrders))
+	exclude(flags, "all-namespaces", "namespace")
+	exclude(flags, "filename", schedulerFlag)
 	return cmd
 }
 
@@ -114,32 +105,14 @@ func (f *queueFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr io
 // check checks the flags, and returns the namespace; empty for all. Files have no
 // current namespace, so -f lists all namespaces without -n.
 func (f *queueFlags) check() (namespace string, err error) {
-	if err := f.checkOutput(); err != nil {
-		return "", err
-	}
-	if queueOrders[f.sortBy] == nil {
-		return "", wrong{fmt.Errorf("--sort-by %q: must be one of %s", f.sortBy,
-			strings.Join(sortKeys(queueOrders), ", "))}
-	}
-	if _, err := labels.Parse(f.selector); err != nil {
-		return "", wrong{fmt.Errorf("--selector %q: %w", f.selector, err)}
-	}
 	if f.running.at == "" {
 		return "", wrong{fmt.Errorf("--%s \"\": must be %s or an address; for a snapshot, name its file with -f",
 			schedulerFlag, leader)}
 	}
-	if len(f.files) > 0 && f.running.flags.Changed(schedulerFlag) {
-		return "", wrong{fmt.Errorf("%s and --%s are both given: a snapshot is read without a scheduler, give one of the two",
-			f.filesFlag, schedulerFlag)}
-	}
 	if err := f.running.check(); err != nil {
 		return "", wrong{err}
 	}
-	named := *f.connection.flags.Namespace
-	switch {
-	case f.all && named != "":
-		return "", wrong{fmt.Errorf("--all-namespaces and --namespace %q are both given: give one of the two", named)}
-	case f.all, len(f.files) > 0 && named == "":
+	if named := *f.connection.flags.Namespace; f.all || len(f.files) > 0 && named == "" {
 		return "", nil
 	}
 	return f.connection.namespace()
@@ -153,7 +126,7 @@ func (f *queueFlags) ask(ctx context.Context, namespace string) (*queued.Answer,
 	}
 	ctx, cancel := context.WithTimeout(ctx, server.QueueTimeout+askTimeout)
 	defer cancel()
-	q := server.QueueQuestion{Namespace: namespace, LabelSelector: f.selector, Pods: f.output != "table"}
+	q := server.QueueQuestion{Namespace: namespace, LabelSelector: f.selects, Pods: f.output != "table"}
 	body, err := f.running.fetch(ctx, &url.URL{Path: q.Path(), RawQuery: q.Query().Encode()}, scheduler.Source)
 	var no *refused
 	switch {
@@ -184,7 +157,7 @@ func (f *queueFlags) offline(ctx context.Context, namespace string, stdin io.Rea
 	}
 	pods := slices.DeleteFunc(slices.Clone(cluster.Pods), func(p *v1.Pod) bool { return !isPending(p) })
 	lister := queued.Recorded(pods, scheduler.SchedulerNames(), newest(cluster.Pods))
-	answer, err := lister(ctx, queued.Question{Namespace: namespace, Selector: f.selector, Pods: f.output != "table"})
+	answer, err := lister(ctx, queued.Question{Namespace: namespace, Selector: f.selects, Pods: f.output != "table"})
 	if err != nil {
 		return nil, wrong{err}
 	}

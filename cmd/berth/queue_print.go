@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/berth-scheduler/berth/internal/answers/queued"
@@ -31,13 +30,15 @@ var queueOrders = map[string]func(a, b *queued.Group) int{
 	"namespace": func(a, b *queued.Group) int { return cmp.Compare(a.Namespace, b.Namespace) },
 }
 
-// sortKeys returns the values of --sort-by.
-func sortKeys[T any](orders map[string]T) []string { return slices.Sorted(maps.Keys(orders)) }
-
-// completeSort registers the completion of --sort-by.
-func completeSort(cmd *cobra.Command, keys []string) {
-	complete := cobra.FixedCompletions(keys, cobra.ShellCompDirectiveNoFileComp)
-	_ = cmd.RegisterFlagCompletionFunc("sort-by", complete) // the flag exists
+// sortKeys returns the values of --sort-by, the default first.
+func sortKeys[T any](first string, orders map[string]T) []string {
+	keys := []string{first}
+	for _, key := range slices.Sorted(maps.Keys(orders)) {
+		if key != first {
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }
 
 // sort sorts the groups of an answer.
@@ -48,16 +49,20 @@ func (f *queueFlags) sort(a *queued.Answer) {
 
 // print prints an answer. all adds the namespaces.
 func (f *queueFlags) print(w io.Writer, a *queued.Answer, all bool) error {
-	switch f.output {
-	case "json", "yaml":
-		return printObject(w, f.output, a)
-	case "name":
-		for i := range a.Groups {
-			for j := range a.Groups[i].Pods {
-				fmt.Fprintf(w, "pod/%s\n", a.Groups[i].Pods[j].Name)
+	done, err := f.printing.print(w, listing{
+		object: a, rows: rowsOf(a.Groups),
+		table: func() *table { return queueTable(a, true, len(f.files) > 0) },
+		names: func() (names []string) {
+			for i := range a.Groups {
+				for j := range a.Groups[i].Pods {
+					names = append(names, "pod/"+a.Groups[i].Pods[j].Name)
+				}
 			}
-		}
-		return nil
+			return names
+		},
+	})
+	if done {
+		return err
 	}
 	if len(a.Groups) == 0 {
 		return nil

@@ -83,7 +83,7 @@ serves the counts as metrics berth_shadow_*, with the same authorization as the 
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
 			context.AfterFunc(ctx, stop) // a second signal ends the process at once
-			return f.run(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return f.run(ctx, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	flags := cmd.Flags()
@@ -124,7 +124,7 @@ func (f *shadowFlags) check() error {
 	return errors.Join(f.access.Validate()...)
 }
 
-func (f *shadowFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
+func (f *shadowFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) error {
 	if err := f.check(); err != nil {
 		return wrong{err}
 	}
@@ -132,7 +132,7 @@ func (f *shadowFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	scheduler, err := loadConfig(f.config, f.gates, release)
+	scheduler, err := loadConfig(f.config, f.gates, release, stdin)
 	if err != nil {
 		return wrong{err}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -10,8 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/offline/manifest"
@@ -25,15 +24,9 @@ type simulation struct {
 	// generate is the size of a cluster to generate; empty if the cluster is read.
 	generate map[string]string
 	made     *simulate.Size // the same; nil if the cluster is read
-	// selector and pending choose the printed pods.
-	selector  labels.Selector
-	selects   string
-	pending   bool
-	noHeaders bool
+	// pending prints only pods without a node.
+	pending bool
 }
-
-// simulationOutputs are the formats of a simulation.
-var simulationOutputs = []string{"table", "wide", "json", "yaml", "name"}
 
 func newSimulateCommand() *cobra.Command {
 	var s simulation
@@ -53,14 +46,14 @@ func newSimulateCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	s.input = newInput(flags, "filename", "f", simulationOutputs)
+	s.input = newInput(flags, "filename", "f", prints{
+		outputs: wideOutputs, bare: true, of: "pods", byField: true, sorts: sortKeys("turn", placementOrders)})
 	s.makePods(flags, false)
 	s.complete(cmd)
 	flags.StringToStringVar(&s.generate, "generate", nil, "Create a cluster instead of reading one, such as nodes=5000,pods=50000. Keys: "+strings.Join(simulate.SizeKeys(), ", ")+".")
 	_ = cmd.RegisterFlagCompletionFunc("generate", completeSize) // the flag exists
-	flags.StringVarP(&s.selects, "selector", "l", "", "Print only pods with these labels, such as app=web. All pods are scheduled.")
 	flags.BoolVar(&s.pending, "pending", false, "Print only pods that are not placed.")
-	flags.BoolVar(&s.noHeaders, "no-headers", false, "Print only the rows of pods, without headers.")
+	exclude(flags, "generate", "filename", "scale", "run-cronjob", "pod-template", "selector", "field-selector")
 	flags.Uint64Var(&s.seed, "seed", 0, "Seed for the choice among equally good nodes. The same seed gives the same choice.")
 	return cmd
 }
@@ -70,10 +63,6 @@ func (s *simulation) run(ctx context.Context, stdin io.Reader, stdout, stderr io
 	defer shortRun()()
 	bar := newProgress(stderr)
 	defer bar.clear()
-	var err error
-	if s.selector, err = labels.Parse(s.selects); err != nil {
-		return wrong{fmt.Errorf("--selector %q: %w", s.selects, err)}
-	}
 	scheduler, cluster, asked, err := s.readOrGenerate(ctx, stdin, bar)
 	if err != nil {
 		return err
@@ -108,6 +97,8 @@ func (s *simulation) run(ctx context.Context, stdin io.Reader, stdout, stderr io
 		}
 	}
 	s.choose(result, cluster.Pods)
+	order := placementOrders[s.sortBy]
+	slices.SortStableFunc(result.Pods, func(a, b simulate.Placement) int { return order(&a, &b) })
 	if err := s.print(stdout, result, cluster.Pods); err != nil || len(s.generate) == 0 {
 		return err
 	}
@@ -142,9 +133,6 @@ func (s *simulation) readOrGenerate(ctx context.Context, stdin io.Reader, bar *p
 	if len(s.generate) == 0 {
 		return s.readWithFiles(ctx, stdin, bar)
 	}
-	if len(s.files) > 0 {
-		return nil, nil, nil, wrong{fmt.Errorf("--generate makes the cluster, and -f reads it: give one of the two")}
-	}
 	size, err := simulate.SizeOf(s.generate)
 	if err != nil {
 		return nil, nil, nil, wrong{fmt.Errorf("--generate: %w", err)}
@@ -158,80 +146,93 @@ func (s *simulation) readOrGenerate(ctx context.Context, stdin io.Reader, bar *p
 	return scheduler, size.WithoutPods(), nil, nil
 }
 
+// placementOrders are the values of --sort-by. The default is the order of the turns.
+var placementOrders = map[string]func(a, b *simulate.Placement) int{
+	"turn":      func(_, _ *simulate.Placement) int { return 0 },
+	"name":      func(a, b *simulate.Placement) int { return cmp.Compare(a.Pod, b.Pod) },
+	"namespace": func(a, b *simulate.Placement) int { return cmp.Compare(a.Namespace, b.Namespace) },
+	"node":      func(a, b *simulate.Placement) int { return cmp.Compare(a.Node, b.Node) },
+	"status":    func(a, b *simulate.Placement) int { return cmp.Compare(a.Status, b.Status) },
+}
+
 // print prints the result. pods are the pods of the cluster.
 func (s *simulation) print(w io.Writer, result *simulate.Result, pods []*v1.Pod) error {
-	if s.output == "json" || s.output == "yaml" {
-		return printObject(w, s.output, result)
+	done, err := s.printing.print(w, listing{
+		object: result, rows: rowsOf(result.Pods), table: func() *table { return widePods(result.Pods) },
+		names: func() (names []string) {
+			for i := range result.Pods {
+				names = append(names, "pod/"+result.Pods[i].Pod)
+			}
+			return names
+		},
+	})
+	if done {
+		return err
 	}
-	if s.output == "name" {
-		for i := range result.Pods {
-			fmt.Fprintf(w, "pod/%s\n", result.Pods[i].Pod)
-		}
-		return nil
-	}
-	t := printers.GetNewTabWriter(w)
+	b := s.blocks(w)
 	if len(s.generate) == 0 {
-		s.printPods(t, result.Pods, pods)
+		switch {
+		case len(result.Pods) > 0:
+			b.table(s.podTable(result.Pods, pods))
+		case !s.noHeaders:
+			b.line("No pod is pending.")
+		}
 	}
-	if s.noHeaders {
-		return t.Flush()
+	if !s.noHeaders {
+		b.table(groupTable(result.Groups))
+		b.table(evictionTable(result.Evictions))
+		printSummary(b, &result.Summary)
 	}
-	printGroups(t, result.Groups)
-	printEvictions(t, result.Evictions)
-	printSummary(t, &result.Summary)
-	return t.Flush()
+	return b.end()
 }
 
-func printGroups(w io.Writer, groups []simulate.GroupResult) {
-	if len(groups) == 0 {
-		return
-	}
-	fmt.Fprint(w, "\nNAMESPACE\tPOD GROUP\tMIN\tPLACED\tSTATUS\tMESSAGE\n")
+func groupTable(groups []simulate.GroupResult) *table {
+	t := newTable("NAMESPACE", "POD GROUP", "MIN>", "PLACED>", "STATUS", "MESSAGE~")
 	for i := range groups {
 		g := &groups[i]
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d of %d\t%s\t%s\n", g.Namespace, g.PodGroup, g.MinCount, g.Placed, g.Members, g.Status, g.Message)
+		t.add(g.Namespace, g.PodGroup, g.MinCount, fmt.Sprintf("%d of %d", g.Placed, g.Members), g.Status, g.Message)
 	}
+	return t
 }
 
-func printEvictions(w io.Writer, evictions []simulate.Eviction) {
-	if len(evictions) == 0 {
-		return
-	}
-	fmt.Fprint(w, "\nEVICTED\tPRIORITY\tFROM\tFOR\tPRIORITY\n")
+func evictionTable(evictions []simulate.Eviction) *table {
+	t := newTable("EVICTED", "PRIORITY>", "FROM", "FOR", "PRIORITY>")
 	for i := range evictions {
 		e := &evictions[i]
-		fmt.Fprintf(w, "%s/%s\t%d\t%s\t%s\t%d\n", e.Namespace, e.Pod, e.Priority, e.Node, e.For, e.ForPriority)
+		t.add(e.Namespace+"/"+e.Pod, e.Priority, e.Node, e.For, e.ForPriority)
 	}
+	return t
 }
 
-func printSummary(w io.Writer, s *simulate.Summary) {
-	fmt.Fprintf(w, "\nPods: %d of %d pending were placed, beside %d that had a node%s. Nodes: %d", s.Placed, s.Placed+s.Waiting, s.PodsBefore, more("; evicted: %d", s.Evicted), s.Nodes)
-	if s.Unschedulable > 0 {
-		fmt.Fprintf(w, ", %d of them unschedulable", s.Unschedulable)
-	}
-	fmt.Fprint(w, ".\n\nRESOURCE\tALLOCATABLE\tREQUESTED BEFORE\tAFTER\n")
+func printSummary(b *blocks, s *simulate.Summary) {
+	unschedulable := more(", %d of them unschedulable", s.Unschedulable)
+	b.line("Pods: %d of %d pending were placed, beside %d that had a node%s. Nodes: %d%s.", s.Placed,
+		s.Placed+s.Waiting, s.PodsBefore, more("; evicted: %d", s.Evicted), s.Nodes, unschedulable)
+	t := newTable("RESOURCE", "ALLOCATABLE>", "REQUESTED BEFORE>", "AFTER>")
 	for i := range s.Resources {
 		u := &s.Resources[i]
-		fmt.Fprintf(w, "%s\t%s\t%s (%g%%)\t%s (%g%%)\n", u.Resource,
-			amount(u.Resource, u.Allocatable), amount(u.Resource, u.Before), u.BeforePercent, amount(u.Resource, u.After), u.AfterPercent)
+		t.add(u.Resource, amount(u.Resource, u.Allocatable),
+			fmt.Sprintf("%s (%g%%)", amount(u.Resource, u.Before), u.BeforePercent),
+			fmt.Sprintf("%s (%g%%)", amount(u.Resource, u.After), u.AfterPercent))
 	}
-	printZones(w, s.Zones)
+	b.table(t)
+	b.table(zoneTable(s.Zones))
 	if most, least := s.MostLoaded, s.LeastLoaded; most != nil && least != nil {
-		fmt.Fprintf(w, "\nMost loaded: %s (%s %g%%). Least loaded: %s (%s %g%%).\n",
+		b.line("Most loaded: %s (%s %g%%). Least loaded: %s (%s %g%%).",
 			most.Node, most.Resource, most.Percent, least.Node, least.Resource, least.Percent)
 	}
 }
 
-// printZones prints the utilization of the zones before and after.
-func printZones(w io.Writer, zones []simulate.Zone) {
-	if len(zones) > 0 {
-		fmt.Fprint(w, "\nZONE\tNODES\tCPU\tMEMORY\tPODS\n")
-	}
+// zoneTable has the utilization of the zones before and after.
+func zoneTable(zones []simulate.Zone) *table {
+	t := newTable("ZONE", "NODES>", "CPU>", "MEMORY>", "PODS>")
 	for _, zone := range zones {
-		fmt.Fprintf(w, "%s\t%d", zone.Name, zone.Nodes)
+		cells := []any{zone.Name, zone.Nodes}
 		for i := range zone.Resources {
-			fmt.Fprintf(w, "\t%g%% -> %g%%", zone.Resources[i].BeforePercent, zone.Resources[i].AfterPercent)
+			u := &zone.Resources[i]
+			cells = append(cells, fmt.Sprintf("%g%% -> %g%%", u.BeforePercent, u.AfterPercent))
 		}
-		fmt.Fprintln(w)
+		t.add(cells...)
 	}
+	return t
 }

@@ -2,13 +2,11 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	resourcehelper "k8s.io/component-helpers/resource"
 
 	"github.com/berth-scheduler/berth/internal/offline/simulate"
@@ -17,15 +15,15 @@ import (
 // maxListed is the number of pods from which the table puts equal pods together.
 const maxListed = 40
 
-// choose drops the pods that --selector and --pending leave out.
+// choose drops the pods that the selectors and --pending leave out.
 func (s *simulation) choose(result *simulate.Result, pods []*v1.Pod) {
-	if !s.pending && s.selector.Empty() {
+	if !s.pending && s.choosesAll() {
 		return
 	}
 	byName := podsByName(pods)
 	result.Pods = slices.DeleteFunc(result.Pods, func(p simulate.Placement) bool {
 		pod := byName[p.Namespace+"/"+p.Pod]
-		selected := s.selector.Empty() || pod != nil && s.selector.Matches(labels.Set(pod.Labels))
+		selected := s.choosesAll() || pod != nil && s.chooses(pod)
 		return s.pending && p.Node != "" || !selected
 	})
 }
@@ -38,52 +36,42 @@ func podsByName(pods []*v1.Pod) map[string]*v1.Pod {
 	return all
 }
 
-// printPods prints a row for each pod, or for equal pods if the pods are many.
-func (s *simulation) printPods(w io.Writer, placed []simulate.Placement, pods []*v1.Pod) {
-	if len(placed) == 0 {
-		if !s.noHeaders {
-			fmt.Fprintln(w, "No pod is pending.")
-		}
-		return
-	}
-	var header string
-	var rows []string
+// podTable has a row for each pod, or for equal pods if the pods are many.
+func (s *simulation) podTable(placed []simulate.Placement, pods []*v1.Pod) *table {
 	switch {
 	case s.output == "wide":
-		header = "NAMESPACE\tPOD\tNODE\tSTATUS\tFEASIBLE\tSCORE\tMESSAGE"
-		for i := range placed {
-			p := &placed[i]
-			score := "-"
-			if p.Score != nil {
-				score = fmt.Sprint(*p.Score)
-			}
-			rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s\t%d\t%s\t%s", p.Namespace, p.Pod, orNone(p.Node),
-				p.Status, p.FeasibleNodes, score, p.Message))
-		}
+		return widePods(placed)
 	case len(placed) > maxListed:
-		header = "NAMESPACE\tOWNER\tPODS\tREQUESTS\tNODE\tSTATUS\tMESSAGE"
-		rows = equalRows(placed, podsByName(pods))
-	default:
-		header = "NAMESPACE\tPOD\tNODE\tSTATUS\tMESSAGE"
-		for i := range placed {
-			p := &placed[i]
-			rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s\t%s", p.Namespace, p.Pod, orNone(p.Node), p.Status,
-				p.Message))
+		return equalTable(placed, podsByName(pods))
+	}
+	t := newTable("NAMESPACE", "POD", "NODE", "STATUS", "MESSAGE~")
+	for i := range placed {
+		p := &placed[i]
+		t.add(p.Namespace, p.Pod, orNone(p.Node), p.Status, p.Message)
+	}
+	return t
+}
+
+// widePods has a row for each pod, with its score.
+func widePods(placed []simulate.Placement) *table {
+	t := newTable("NAMESPACE", "POD", "NODE", "STATUS", "FEASIBLE>", "SCORE>", "MESSAGE~")
+	for i := range placed {
+		p := &placed[i]
+		score := "-"
+		if p.Score != nil {
+			score = fmt.Sprint(*p.Score)
 		}
+		t.add(p.Namespace, p.Pod, orNone(p.Node), p.Status, p.FeasibleNodes, score, p.Message)
 	}
-	if !s.noHeaders {
-		fmt.Fprintln(w, header)
-	}
-	for _, row := range rows {
-		fmt.Fprintln(w, row)
-	}
+	return t
 }
 
 // equalPods has the pods of an owner with equal requests and the same result.
 type equalPods struct{ namespace, owner, requests, status, message string }
 
-// equalRows returns a row for equal pods, in the order of their first pods.
-func equalRows(placed []simulate.Placement, pods map[string]*v1.Pod) (rows []string) {
+// equalTable has a row for equal pods, in the order of their first pods.
+func equalTable(placed []simulate.Placement, pods map[string]*v1.Pod) *table {
+	t := newTable("NAMESPACE", "OWNER", "PODS>", "REQUESTS", "NODE", "STATUS", "MESSAGE~")
 	var order []equalPods
 	count, nodes := map[equalPods]int{}, map[equalPods]map[string]bool{}
 	for i := range placed {
@@ -103,10 +91,9 @@ func equalRows(placed []simulate.Placement, pods map[string]*v1.Pod) (rows []str
 		if len(nodes[key]) > 1 {
 			on = fmt.Sprintf("%d nodes", len(nodes[key]))
 		}
-		rows = append(rows, fmt.Sprintf("%s\t%s\t%d\t%s\t%s\t%s\t%s", key.namespace, key.owner, count[key],
-			key.requests, on, key.status, key.message))
+		t.add(key.namespace, key.owner, count[key], key.requests, on, key.status, key.message)
 	}
-	return rows
+	return t
 }
 
 // shapeOf returns the controller and the requests of a pod. A pod without a controller

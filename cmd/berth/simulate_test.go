@@ -84,7 +84,7 @@ func TestSimulateOutputs(t *testing.T) {
 // Impossible sizes are errors.
 func TestSimulateGenerated(t *testing.T) {
 	code, text, stderr := simulated(t, "", "--generate", "nodes=20,pods=300,running=50")
-	if code != 0 || !strings.HasPrefix(text, "\nPods: 300 of 300 pending were placed, beside 50 that had a node. Nodes: 20.") || strings.Contains(text, "NAMESPACE") {
+	if code != 0 || !strings.HasPrefix(text, "Pods: 300 of 300 pending were placed, beside 50 that had a node. Nodes: 20.") || strings.Contains(text, "NAMESPACE") {
 		t.Errorf("exit code %d\n%s%s", code, text, stderr)
 	}
 	if note := regexp.MustCompile(`(?m)^Note: 300 pods in [0-9.ms]+, [0-9]+ pods/s\n\z`); !note.MatchString(stderr) || strings.Contains(text, "pods/s") {
@@ -102,7 +102,7 @@ func TestSimulateGenerated(t *testing.T) {
 		t.Errorf("%d pods, %v", len(result.Pods), err)
 	}
 	for _, row := range []struct{ args, want string }{
-		{"--generate nodes=20,pods=300 -f " + example, "--generate makes the cluster, and -f reads it: give one of the two"},
+		{"--generate nodes=20,pods=300 -f " + example, "--generate and -f are both given: give one of the two"},
 		{"--generate pod=3", `--generate: "pod" is not known; known are nodes, pods, running, zones, apps, groups, volumes, devices, different; did you mean pods?`},
 		{"--generate nodes=many", "--generate: nodes=many: must be a whole number"},
 		{"--generate nodes=5,pods=2,volumes=3", "--generate: volumes=3: must be at most pods=2"},
@@ -268,7 +268,7 @@ func TestSimulateMistakes(t *testing.T) {
 // TestAmount formats amounts for people.
 func TestAmount(t *testing.T) {
 	_, out, _ := simulated(t, `{"apiVersion":"v1","kind":"Node","metadata":{"name":"a"},"status":{"allocatable":{"cpu":"1500m","memory":"1536","pods":"12345"}}}`, "-f", "-")
-	for _, want := range []string{"cpu        1.5 ", "memory     1.5Ki ", "pods       12345 "} {
+	for _, want := range []string{"cpu                1.5 ", "memory           1.5Ki ", "pods             12345 "} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"strconv"
@@ -37,6 +38,80 @@ const (
 	textIndent = 4
 	nameMin    = 12
 )
+
+// newTable returns a table with these columns. A name that ends with ">" is a column of
+// numbers, and "~" marks the last column if it has text to wrap.
+func newTable(names ...string) *table {
+	t := &table{}
+	for _, name := range names {
+		c := column{name: strings.TrimRight(name, ">~"), number: strings.HasSuffix(name, ">")}
+		c.text = strings.HasSuffix(name, "~")
+		t.columns = append(t.columns, c)
+	}
+	return t
+}
+
+// add adds a row.
+func (t *table) add(cells ...any) {
+	row := make([]string, len(cells))
+	for i := range cells {
+		row[i] = fmt.Sprint(cells[i])
+	}
+	t.rows = append(t.rows, row)
+}
+
+// blocks prints tables and lines of text with an empty line between them. It keeps the
+// first error.
+type blocks struct {
+	w       io.Writer
+	width   int
+	headers bool
+	begun   bool
+	err     error
+}
+
+// blocks returns the printer of a command's output.
+func (p *printing) blocks(w io.Writer) *blocks {
+	return &blocks{w: w, width: widthOf(w), headers: !p.noHeaders}
+}
+
+// next begins a block.
+func (b *blocks) next() {
+	if b.begun && b.err == nil {
+		_, b.err = io.WriteString(b.w, "\n")
+	}
+	b.begun = true
+}
+
+// table prints a table. A table without rows is left out.
+func (b *blocks) table(t *table) {
+	if len(t.rows) == 0 {
+		return
+	}
+	if b.next(); b.err == nil {
+		b.err = t.print(b.w, b.width, b.headers)
+	}
+}
+
+// line prints a line of text, which is wrapped to the width.
+func (b *blocks) line(format string, args ...any) {
+	b.next()
+	text := fmt.Sprintf(format, args...)
+	if b.width > 0 {
+		text = strings.Join(wrapped(text, b.width), "\n")
+	}
+	if b.err == nil {
+		_, b.err = io.WriteString(b.w, text+"\n")
+	}
+}
+
+// end returns the first error.
+func (b *blocks) end() error {
+	if b.err != nil {
+		return fmt.Errorf("print: %w", b.err)
+	}
+	return nil
+}
 
 // print prints a table that is at most width characters wide; 0 means any width. A text
 // that has no room beside the other columns is printed below its row.
@@ -130,6 +205,9 @@ func (t *table) widths(headers bool) []int {
 // line prints the cells that have a width. All cells but the last have the full width, so
 // that text between two lines does not change the columns.
 func (t *table) line(w io.Writer, cells []string, widths []int) {
+	for len(widths) > 1 && cells[len(widths)-1] == "" {
+		widths = widths[:len(widths)-1]
+	}
 	for i, wide := range widths {
 		cell := printable(cells[i])
 		if runes := []rune(cell); len(runes) > wide && i < len(t.columns)-1 {

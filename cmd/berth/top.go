@@ -21,18 +21,12 @@ import (
 // topFlags are the flags of top.
 type topFlags struct {
 	*input
-	of        string // an element of topOf
-	selector  string
+	kind      string // an element of topOf
 	poolLabel string
-	sortBy    string
-	noHeaders bool
 }
 
-// topOf are the arguments of top, and topOutputs the values of -o.
-var (
-	topOf      = []string{"nodes", "pools", "zones"}
-	topOutputs = []string{"table", "json", "yaml", "name"}
-)
+// topOf are the arguments of top.
+var topOf = []string{"nodes", "pools", "zones"}
 
 // poolLabels are the labels by which providers name the pool of a node.
 var poolLabels = []string{
@@ -72,21 +66,17 @@ of one kind fit.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f.of = args[0]
+			f.kind = args[0]
 			return f.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	flags := cmd.Flags()
-	f.input = newInputOf(flags, "filename", "f", topOutputs)
+	f.input = newInputOf(flags, "filename", "f",
+		prints{outputs: nameOutputs, bare: true, of: "nodes", sorts: sortKeys("name", topOrders)})
 	f.complete(cmd)
-	flags.StringVarP(&f.selector, "selector", "l", "", "Label selector of nodes, such as pool=gpu.")
 	flags.StringVar(&f.poolLabel, "pool-label", "",
 		"Label that names the pool of a node (default: the first of "+strings.Join(poolLabels, ", ")+
 			" that a node has).")
-	flags.StringVar(&f.sortBy, "sort-by", "name", "Order of the rows: "+strings.Join(sortKeys(topOrders), ", ")+
-		". Amounts sort by what is free, the most first.")
-	flags.BoolVar(&f.noHeaders, "no-headers", false, "Print no header.")
-	completeSort(cmd, sortKeys(topOrders))
 	return cmd
 }
 
@@ -109,8 +99,7 @@ type topAnswer struct {
 
 // run reads the cluster, counts and prints.
 func (f *topFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) error {
-	selector, err := f.check()
-	if err != nil {
+	if err := f.checkFlags(); err != nil {
 		return err
 	}
 	bar := newProgress(stderr)
@@ -121,11 +110,11 @@ func (f *topFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr io.W
 	}
 	bar.clear()
 	nodes := slices.DeleteFunc(slices.Clone(cluster.Nodes),
-		func(n *v1.Node) bool { return !selector.Matches(labels.Set(n.Labels)) })
+		func(n *v1.Node) bool { return !f.selector.Matches(labels.Set(n.Labels)) })
 	if len(nodes) == 0 {
-		fmt.Fprintf(stderr, "No node%s was found.\n", with(" with the labels ", f.selector))
+		fmt.Fprintf(stderr, "No node%s was found.\n", with(" with the labels ", f.selects))
 	}
-	answer := topAnswer{Of: f.of, Label: f.label(nodes)}
+	answer := topAnswer{Of: f.kind, Label: f.label(nodes)}
 	answer.Rows = capacity.Count(cluster, nodes, func(n *v1.Node) string {
 		if answer.Label == "" {
 			return n.Name
@@ -145,32 +134,21 @@ func with(begin, text string) string {
 	return begin + text
 }
 
-// check checks the flags.
-func (f *topFlags) check() (labels.Selector, error) {
-	if err := f.checkOutput(); err != nil {
-		return nil, err
-	}
-	if topOrders[f.sortBy] == nil {
-		return nil, wrong{fmt.Errorf("--sort-by %q: must be one of %s", f.sortBy,
-			strings.Join(sortKeys(topOrders), ", "))}
-	}
+// checkFlags checks the flags of top alone.
+func (f *topFlags) checkFlags() error {
 	if f.poolLabel != "" {
-		if f.of != "pools" {
-			return nil, wrong{fmt.Errorf("--pool-label %q: is for pools, not for %s", f.poolLabel, f.of)}
+		if f.kind != "pools" {
+			return wrong{fmt.Errorf("--pool-label %q: is for pools, not for %s", f.poolLabel, f.kind)}
 		}
 		if err := checkLabelOf("--pool-label", f.poolLabel); err != nil {
-			return nil, wrong{err}
+			return wrong{err}
 		}
 	}
 	if of := *f.connection.flags.Namespace; of != "" {
-		return nil, wrong{fmt.Errorf("--namespace %q: nodes have no namespace, and the pods of all namespaces count: "+
+		return wrong{fmt.Errorf("--namespace %q: nodes have no namespace, and the pods of all namespaces count: "+
 			"omit the flag", of)}
 	}
-	selector, err := labels.Parse(f.selector)
-	if err != nil {
-		return nil, wrong{fmt.Errorf("--selector %q: %w", f.selector, err)}
-	}
-	return selector, nil
+	return nil
 }
 
 // readTop reads pods, nodes and devices.
@@ -208,9 +186,9 @@ func (f *topFlags) readTop(
 // label returns the label by which nodes are put together; "" for nodes.
 func (f *topFlags) label(nodes []*v1.Node) string {
 	switch {
-	case f.of == "nodes":
+	case f.kind == "nodes":
 		return ""
-	case f.of == "zones":
+	case f.kind == "zones":
 		return v1.LabelTopologyZone
 	case f.poolLabel != "":
 		return f.poolLabel
@@ -225,14 +203,17 @@ func (f *topFlags) label(nodes []*v1.Node) string {
 
 // print prints the rows.
 func (f *topFlags) print(w io.Writer, a *topAnswer) error {
-	switch f.output {
-	case "json", "yaml":
-		return printObject(w, f.output, a)
-	case "name":
-		for i := range a.Rows {
-			fmt.Fprintln(w, cmp.Or(map[bool]string{true: "node/"}[a.Label == ""]+a.Rows[i].Name, "<none>"))
-		}
-		return nil
+	done, err := f.printing.print(w, listing{
+		object: a, rows: rowsOf(a.Rows), table: func() *table { return topTable(a) },
+		names: func() (names []string) {
+			for i := range a.Rows {
+				names = append(names, cmp.Or(map[bool]string{true: "node/"}[a.Label == ""]+a.Rows[i].Name, "<none>"))
+			}
+			return names
+		},
+	})
+	if done {
+		return err
 	}
 	if len(a.Rows) == 0 {
 		return nil
