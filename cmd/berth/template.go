@@ -50,8 +50,8 @@ type customColumns struct {
 	paths []*jsonpath.JSONPath
 }
 
-// newColumns parses HEADER:PATH,HEADER:PATH. A path may lack its braces and its first dot,
-// as for kubectl.
+// newColumns parses HEADER:PATH,HEADER:PATH. A path may lack its braces and first dot, as
+// for kubectl.
 func newColumns(spec string) (*customColumns, error) {
 	c := &customColumns{}
 	for _, part := range strings.Split(spec, ",") {

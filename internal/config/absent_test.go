@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -107,7 +108,11 @@ func placements(t *testing.T, gates, plugins string) string {
 		on[gate] = true
 	}
 	c, err := ParseWith("config", []byte(header+"profiles: [{plugins: "+plugins+"}]\n"), Request{Gates: gatesWith(t, on)})
-	if err != nil {
+	var own *Error
+	switch {
+	case errors.As(err, &own):
+		return own.Err.Error()
+	case err != nil:
 		return err.Error()
 	}
 	p := c.Profiles[0].Placements

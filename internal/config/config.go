@@ -109,10 +109,18 @@ type Request struct {
 type Error struct {
 	File string // as given
 	Err  error
+	// Where is the line and the field, with the name that was probably meant; empty if
+	// they are unknown.
+	Where string
 }
 
-// Error returns the file and the mistake.
-func (e *Error) Error() string { return e.File + ": " + e.Err.Error() }
+// Error returns the file, the mistake and its place.
+func (e *Error) Error() string {
+	if e.Where == "" {
+		return e.File + ": " + e.Err.Error()
+	}
+	return e.File + ": " + e.Err.Error() + " (" + e.Where + ")"
+}
 
 // Unwrap returns the mistake.
 func (e *Error) Unwrap() error { return e.Err }
@@ -130,6 +138,9 @@ func Parse(name string, data []byte) (*Config, error) { return ParseWith(name, d
 // Read returns the requested configuration. Mistakes in a file are of type *Error.
 func Read(r Request) (*Config, error) {
 	if r.File == "" {
+		if err := r.fillGates(); err != nil {
+			return nil, err
+		}
 		return finish(&configv1.KubeSchedulerConfiguration{}, r)
 	}
 	data, err := os.ReadFile(r.File)
@@ -150,13 +161,19 @@ func ParseWith(name string, data []byte, r Request) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := r.fillGates(); err != nil {
+		return nil, err
+	}
+	f := &finder{text: data, scheme: scheme}
 	source, err := decode(data, scheme)
 	if err != nil {
-		return nil, &Error{File: name, Err: err}
+		return nil, &Error{File: name, Err: err, Where: f.where(err)}
 	}
+	f.source = source.DeepCopy()
 	c, err := finish(source, r)
 	if err != nil {
-		return nil, &Error{File: name, Err: err}
+		f.known, _ = r.registry() // finish has returned its error
+		return nil, &Error{File: name, Err: err, Where: f.where(err)}
 	}
 	c.file = name
 	if more := furtherDocuments(data); more > 0 {
@@ -173,18 +190,27 @@ func (r *Request) scheme() (*runtime.Scheme, error) {
 	return newScheme()
 }
 
+// fillGates sets the default gates, unless gates are given.
+func (r *Request) fillGates() error {
+	if r.Gates != nil {
+		return nil
+	}
+	defaults, err := feature.Defaults()
+	if err == nil {
+		r.Gates = defaults
+	}
+	return err
+}
+
+// registry returns the plugins that the configuration may name.
+func (r *Request) registry() (registry, error) {
+	return builtIn(r.Gates, rulesOf(max(r.Release, Release37))).with(r.External)
+}
+
 // finish fills in defaults, checks everything and builds the profiles.
 func finish(source *configv1.KubeSchedulerConfiguration, r Request) (*Config, error) {
-	gates := r.Gates
-	if gates == nil {
-		defaults, err := feature.Defaults()
-		if err != nil {
-			return nil, err
-		}
-		gates = defaults
-	}
-	release := max(r.Release, Release37)
-	known, err := builtIn(gates, rulesOf(release)).with(r.External)
+	gates, release := r.Gates, max(r.Release, Release37)
+	known, err := r.registry()
 	if err != nil {
 		return nil, err
 	}

@@ -116,7 +116,11 @@ func TestFiles(t *testing.T) {
 		_, err := Parse("f", []byte(text(f.name, f.text)))
 		got := ""
 		if err != nil {
-			got = strings.TrimPrefix(err.Error(), "f: ")
+			var own *Error
+			if !errors.As(err, &own) {
+				t.Fatal(err)
+			}
+			got = own.Err.Error()
 		}
 		if got != f.want {
 			t.Errorf("%s:\n got %s\nwant %s", f.name, got, f.want)
@@ -130,7 +134,7 @@ func TestErrorsNameTheFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{
-		path:        path + ": parallelism: Invalid value: 0: should be an integer value greater than zero",
+		path:        path + ": parallelism: Invalid value: 0: should be an integer value greater than zero (line 3: parallelism)",
 		path + ".x": path + ".x: read the scheduler configuration: no such file or directory",
 	} {
 		_, err := Load(path)

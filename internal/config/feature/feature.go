@@ -2,6 +2,8 @@ package feature
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
 	"sync"
 
 	"github.com/spf13/pflag"
@@ -14,6 +16,8 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 	metricsfeatures "k8s.io/component-base/metrics/features"
 	zpagesfeatures "k8s.io/component-base/zpages/features"
+
+	"github.com/berth-scheduler/berth/internal/model/spelling"
 )
 
 // Gates are feature gates, with the versions that determine their defaults.
@@ -53,7 +57,7 @@ func With(set map[string]bool) (*Gates, error) {
 		return nil, fmt.Errorf("copy what feature gates need: %w", err)
 	}
 	if err := gate.SetFromMap(set); err != nil {
-		return nil, err
+		return nil, suggest(gate, err)
 	}
 	return &Gates{gate: gate}, nil
 }
@@ -100,7 +104,37 @@ func (g *Gates) Gate() featuregate.MutableFeatureGate { return g.gate }
 func (g *Gates) AddFlags(fs *pflag.FlagSet) { g.registry.AddFlags(fs) }
 
 // Set applies the flags.
-func (g *Gates) Set() error { return g.registry.Set() }
+func (g *Gates) Set() error { return suggest(g.gate, g.registry.Set()) }
+
+// unknown matches the error for a gate that does not exist.
+var unknown = regexp.MustCompile(`unrecognized feature gate: (\S+)`)
+
+// suggest adds the name that was probably meant to the error for an unknown gate.
+func suggest(gate featuregate.MutableVersionedFeatureGate, err error) error {
+	if err == nil {
+		return nil
+	}
+	m := unknown.FindStringSubmatch(err.Error())
+	if m == nil {
+		return err
+	}
+	if near := spelling.Nearest(m[1], names(gate)); near != "" {
+		return fmt.Errorf("%w; did you mean %s?", err, near)
+	}
+	return err
+}
+
+// names returns the names of the gates, sorted.
+func names(gate featuregate.MutableVersionedFeatureGate) (all []string) {
+	for name := range gate.GetAll() {
+		all = append(all, string(name))
+	}
+	slices.Sort(all)
+	return all
+}
+
+// Names returns the names of all gates, sorted.
+func (g *Gates) Names() []string { return names(g.gate) }
 
 // Validate returns the errors in the combination of gates and versions.
 func (g *Gates) Validate() []error { return g.registry.Validate() }

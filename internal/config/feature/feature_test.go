@@ -98,3 +98,15 @@ func TestReadRejects(t *testing.T) {
 		}
 	}
 }
+
+// TestNearGate suggests the gate that was meant.
+func TestNearGate(t *testing.T) {
+	for name, want := range map[string]string{
+		"GenericWorkloads": "unrecognized feature gate: GenericWorkloads; did you mean GenericWorkload?",
+		"Zzz":              "unrecognized feature gate: Zzz",
+	} {
+		if _, err := With(map[string]bool{name: true}); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}

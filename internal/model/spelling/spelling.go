@@ -1,7 +1,9 @@
-// Package spelling measures how similar two words are, for suggestions in error messages.
-// It takes two words and returns their distance. It owns nothing, and never chooses a
-// suggestion.
+// Package spelling measures how similar words are, for suggestions in error messages. It
+// takes words, and returns their distance or the nearest one. It owns nothing, and never
+// changes a word.
 package spelling
+
+import "strings"
 
 // maxWord limits the length of words to compare, in bytes.
 const maxWord = 512
@@ -30,4 +32,17 @@ func Distance(a, b string) int {
 		}
 	}
 	return row[len(b)]
+}
+
+// Nearest returns the candidate that was probably meant by a word: the nearest one, the
+// first of equal ones, regardless of case. It returns "" if none is near.
+func Nearest(word string, candidates []string) string {
+	best, least := "", len(word)/3+1
+	for _, candidate := range candidates {
+		d := Distance(strings.ToLower(word), strings.ToLower(candidate))
+		if d < least || d == least && best == "" {
+			best, least = candidate, d
+		}
+	}
+	return best
 }

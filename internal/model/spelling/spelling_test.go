@@ -21,3 +21,12 @@ func TestDistance(t *testing.T) {
 		}
 	}
 }
+
+func TestNearest(t *testing.T) {
+	words := []string{"filter", "filters", "score", "preScore"}
+	for word, want := range map[string]string{"Filter": "filter", "filterz": "filter", "prescore": "preScore", "bind": "", "": ""} {
+		if got := Nearest(word, words); got != want {
+			t.Errorf("%s: %q, want %q", word, got, want)
+		}
+	}
+}

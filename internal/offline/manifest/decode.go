@@ -14,6 +14,8 @@ import (
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/berth-scheduler/berth/internal/kit/lines"
 )
 
 // maxNesting limits the nesting of lists.
@@ -251,7 +253,26 @@ func one(u unit, js []byte, h head) result {
 		}
 		return result{skipped: []Skipped{{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Count: 1}}}
 	}
-	return k.decode(u, js, h.enormous)
+	decoded := k.decode(u, js, h.enormous)
+	setLines(u, decoded.errs)
+	return decoded
+}
+
+// setLines replaces the line of the object in errors by the line of the field.
+func setLines(u unit, errs []*Error) {
+	if len(errs) == 0 {
+		return
+	}
+	text := u.text
+	if u.dash >= 0 {
+		text = u.withoutDash()
+	}
+	of := lines.Parse(text)
+	for _, e := range errs[:min(len(errs), maxErrors)] {
+		if at := of.Line(e.Field); at > 0 {
+			e.Line = u.line + at - 1
+		}
+	}
 }
 
 // decode returns the object of kind k in js, checked and with its defaults.

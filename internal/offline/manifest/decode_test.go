@@ -49,18 +49,18 @@ var badValues = []struct{ name, text, want string }{
   nodeSelector: [a]
   affinity: x
   volumes: [3]
-`, `F:1: Pod default/a: spec.affinity: "x" is not valid here; want an object with named fields
-F:1: Pod default/a: spec.containers[0].command: {"a":"b"} is not valid here; want an array
-F:1: Pod default/a: spec.containers[0].env[0].nme: unknown field; did you mean name?
-F:1: Pod default/a: spec.containers[0].livenessProbe.httpGet.port: [1] is not valid here; want a whole number or text
-F:1: Pod default/a: spec.containers[0].ports[0].containerPort: "x" is not valid here; want a whole number of the range of int32
-F:1: Pod default/a: spec.containers[0].ports[0].name: 3 is not valid here; want text (put numbers, true and false in quotes)
-F:1: Pod default/a: spec.containers[0].resources.requests[cpu]: [1] is not a valid quantity; write a number with an optional suffix, as in 500m, 2 or 1.5Gi
-F:1: Pod default/a: spec.containers[0].resources.requests[memory]: {} is not a valid quantity; write a number with an optional suffix, as in 500m, 2 or 1.5Gi
-F:1: Pod default/a: spec.containers[0].securityContext.privileged: "maybe" is not valid here; want true or false
-F:1: Pod default/a: spec.containers[0].securityContext.runAsUser: 1.5 is not valid here; want a whole number of the range of int64
-F:1: Pod default/a: spec.nodeSelector: ["a"] is not valid here; want an object with keys and values
-F:1: Pod default/a: spec.volumes[0]: 3 is not valid here; want an object with named fields`},
+`, `F:14: Pod default/a: spec.affinity: "x" is not valid here; want an object with named fields
+F:11: Pod default/a: spec.containers[0].command: {"a":"b"} is not valid here; want an array
+F:12: Pod default/a: spec.containers[0].env[0].nme: unknown field; did you mean name?
+F:9: Pod default/a: spec.containers[0].livenessProbe.httpGet.port: [1] is not valid here; want a whole number or text
+F:8: Pod default/a: spec.containers[0].ports[0].containerPort: "x" is not valid here; want a whole number of the range of int32
+F:8: Pod default/a: spec.containers[0].ports[0].name: 3 is not valid here; want text (put numbers, true and false in quotes)
+F:7: Pod default/a: spec.containers[0].resources.requests[cpu]: [1] is not a valid quantity; write a number with an optional suffix, as in 500m, 2 or 1.5Gi
+F:7: Pod default/a: spec.containers[0].resources.requests[memory]: {} is not a valid quantity; write a number with an optional suffix, as in 500m, 2 or 1.5Gi
+F:10: Pod default/a: spec.containers[0].securityContext.privileged: "maybe" is not valid here; want true or false
+F:10: Pod default/a: spec.containers[0].securityContext.runAsUser: 1.5 is not valid here; want a whole number of the range of int64
+F:13: Pod default/a: spec.nodeSelector: ["a"] is not valid here; want an object with keys and values
+F:15: Pod default/a: spec.volumes[0]: 3 is not valid here; want an object with named fields`},
 	{"micro time and numbers", "{kind: Pod, apiVersion: v1, metadata: {namespace: ns, name: a, labels: {x: 1}, uid: 3, generation: 99999999999999999999}, spec: {containers: null}, status: {startTime: 3}}", `F:1: Pod ns/a: metadata.generation: 100000000000000000000 is not valid here; want a whole number of the range of int64
 F:1: Pod ns/a: metadata.labels[x]: 1 is not valid here; want text (put numbers, true and false in quotes)
 F:1: Pod ns/a: metadata.uid: 3 is not valid here; want text (put numbers, true and false in quotes)
@@ -69,7 +69,7 @@ F:1: Pod ns/a: status.startTime: 3 is not valid here; want a time such as 2006-0
 	{"field twice deep in json", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"spec":{"containers":[{"name":"c","name":"d"}],"nodeName":"x","nodeName":"y"}}`,
 		"F:1: Pod default/a: spec.containers[0].name: is given twice; remove one of the two\nF:1: Pod default/a: spec.nodeName: is given twice; remove one of the two"},
 	{"twice under several namespaces", "{kind: Service, apiVersion: v1, metadata: {name: a}}\n---\n{kind: Service, apiVersion: v1, metadata: {name: a, namespace: b}}\n---\n{kind: Service, apiVersion: v1, metadata: {name: a, namespace: default}}", "F:5: Service default/a: is already defined at F:1; remove one of the two"},
-	{"no part of a quantity", ctr + "    resources: {requests: {cpu: '1~'}}\n", "F:1: Pod default/a: spec.containers[0].resources.requests[cpu]: \"1~\" is not a valid quantity; write a number with an optional suffix, as in 500m, 2 or 1.5Gi"},
+	{"no part of a quantity", ctr + "    resources: {requests: {cpu: '1~'}}\n", "F:7: Pod default/a: spec.containers[0].resources.requests[cpu]: \"1~\" is not a valid quantity; write a number with an optional suffix, as in 500m, 2 or 1.5Gi"},
 	{"group without a dot", "kind: Deployment\napiVersion: app/v1\n", "F:1: no kind Deployment in app/v1; Deployment is in apps/v1"},
 	{"unknown group without a dot", "kind: Gadget\napiVersion: gadgets/v1\n", "F:1: unknown kind Gadget of gadgets/v1; remove the object if scheduling does not need it"},
 	{"enormous number", `{"apiVersion":"v1","kind":"Node","metadata":{"name":"a"},"status":{"capacity":{"cpu":1e1000,"memory":"1E+1000"}}}`,

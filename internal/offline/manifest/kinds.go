@@ -246,12 +246,7 @@ func maturity(version string) int {
 // suggest returns "; did you mean X?" for the known word that is nearest to word, and ""
 // if none is near.
 func suggest(word string, known map[string]bool) string {
-	best, least := "", len(word)/3+1
-	for _, candidate := range slices.Sorted(maps.Keys(known)) {
-		if d := spelling.Distance(strings.ToLower(word), strings.ToLower(candidate)); d < least || d == least && best == "" {
-			best, least = candidate, d
-		}
-	}
+	best := spelling.Nearest(word, slices.Sorted(maps.Keys(known)))
 	if best == "" {
 		return ""
 	}

@@ -23,10 +23,16 @@ func (y *yamlReader) json(u unit) ([]byte, error) {
 	}
 	text := u.text
 	if u.dash >= 0 {
-		text = bytes.Clone(text)
-		text[u.dash] = ' '
+		text = u.withoutDash()
 	}
 	return yaml.YAMLToJSONStrict(text)
+}
+
+// withoutDash returns the text of an element of a list as a document of its own.
+func (u unit) withoutDash() []byte {
+	text := bytes.Clone(u.text)
+	text[u.dash] = ' '
+	return text
 }
 
 var yamlLine = regexp.MustCompile(`line (\d+): `)
