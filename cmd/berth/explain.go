@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -28,6 +27,8 @@ type explainFlags struct {
 	running *running
 	past    asked
 	since   []string
+	// added are the pods that files add to a live cluster; nil if all pods are explained.
+	added map[string]bool
 }
 
 func newExplainCommand() *cobra.Command {
@@ -58,7 +59,7 @@ func newExplainCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	e.input = newInput(flags, "snapshot", "f", prints{outputs: wideOutputs, bare: true, of: "pods", byField: true})
-	e.filesFlag = "--snapshot" // as documented; other commands call it -f
+	e.filesFlag, e.nodeless = "--snapshot", true // other commands call it -f
 	e.makePods(flags, false)
 	e.running = newRunning(flags, e.connection)
 	e.complete(cmd)
@@ -101,7 +102,19 @@ func (e *explainFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr 
 	if len(e.since) > 0 {
 		return e.runSince(ctx, stdin, stdout, stderr, bar)
 	}
-	scheduler, cluster, err := e.read(ctx, stdin, bar)
+	alone, err := e.askFirst(ctx, stderr, bar)
+	if err != nil {
+		return err
+	}
+	if alone != nil && alone.Spec.NodeName != "" && e.past.answer != nil {
+		bar.clear()
+		return e.printPlaced(stdout, e.past.answer)
+	}
+	scheduler, cluster, added, err := e.readWithFiles(ctx, stdin, bar)
+	if alone != nil && isForbidden(err) {
+		bar.clear()
+		return e.printNarrow(stdout, stderr, alone, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -110,14 +123,8 @@ func (e *explainFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr 
 	case e.pod != "":
 		named := findPod(pods, e.pod)
 		live := named != nil && len(e.files) == 0
-		if live && e.running.at != "" {
-			bar.clear()
-			if e.past = e.running.ask(ctx, named.Namespace, named.Name, scheduler.Source).about(named); e.past.why != nil {
-				fmt.Fprintf(stderr, "Note: the pod's history is missing: %v\n", e.past.why)
-			}
-			if e.past.answer != nil && named.Spec.NodeName != "" {
-				return e.printPlaced(stdout, e.past.answer)
-			}
+		if live {
+			e.past = e.past.about(named)
 		}
 		if pods, err = only(cluster, e.pod, scheduler); err != nil && live && named.Spec.NodeName != "" && e.running.at == "" {
 			err = fmt.Errorf("%w; if the cluster's scheduler is Berth, --%s %s shows why the pod is there", err, schedulerFlag, leader)
@@ -133,6 +140,7 @@ func (e *explainFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr 
 		return fmt.Errorf("explain: %w", err)
 	}
 	bar.clear()
+	e.added = added
 	e.noteAssumed(stderr)
 	notes(stderr, scheduler, cluster)
 	noteForeign(stderr, pods, scheduler)
@@ -223,7 +231,7 @@ func (e *explainFlags) print(stdout io.Writer, snapshot *explain.Snapshot, all [
 		if e.pod != "" && pod.String() != e.pod {
 			continue // nominated: it takes space on its node
 		}
-		if e.pod == "" && (e.connection.only(pod.Namespace) || !e.chooses(pod.Object)) {
+		if e.pod == "" && (e.connection.only(pod.Namespace) || !e.chooses(pod.Object) || e.added != nil && !e.added[pod.String()]) {
 			continue
 		}
 		bar.show("Explaining", int64(i), int64(len(pending)))
@@ -260,27 +268,12 @@ func (e *explainFlags) print(stdout io.Writer, snapshot *explain.Snapshot, all [
 // printPlaced prints the scheduler's answer about a pod on its node.
 func (e *explainFlags) printPlaced(stdout io.Writer, past *history.Answer) error {
 	a := &explain.Explanation{Pod: past.Pod, Profile: past.Profile, Nodes: []explain.Node{}, Decision: past.Decision, History: past.History}
-	out := bufio.NewWriter(stdout)
-	var err error
-	switch e.output {
-	case "json":
-		p := &jsonPrinter{w: out, single: true}
-		err = errors.Join(p.print(a), p.end())
-	case "yaml":
-		err = (&yamlPrinter{w: out, single: true}).print(a)
-	case "name", "csv", ofJSONPath, ofColumns:
-		p := &rowPrinter{printing: &e.printing, w: out, table: explainedPods()}
-		err = errors.Join(p.print(a), p.end())
-	default:
-		printPlaced(out, a)
+	return e.printOne(stdout, a, func(w io.Writer) {
+		printPlaced(w, a)
 		if e.output == "wide" {
-			printPast(out, a.History)
+			printPast(w, a.History)
 		}
-	}
-	if err = errors.Join(err, out.Flush()); err != nil {
-		return fmt.Errorf("print: %w", err)
-	}
-	return nil
+	})
 }
 
 // printer prints explanations one after another, so that they need not all be in memory.

@@ -37,6 +37,7 @@ type input struct {
 	release string
 
 	filesFlag string    // as on the command line
+	nodeless  bool      // files may be a cluster without nodes, and -n limits the output
 	stdin     io.Reader // of the command, after complete
 	// connection is the connection to a live cluster.
 	connection *connection
@@ -119,8 +120,8 @@ func (in *input) readWithFiles(ctx context.Context, stdin io.Reader, bar *progre
 		return scheduler, files, nil, err
 	}
 	into := manifest.Namespace{Only: *in.connection.flags.Namespace != ""}
-	if len(files.Nodes) > 0 {
-		if into.Only {
+	if len(files.Nodes) > 0 || in.nodeless && in.connection.isUnknown() {
+		if into.Only && !in.nodeless {
 			return nil, nil, nil, wrong{fmt.Errorf("--namespace %q: not supported for a cluster of files, whose objects have their own namespace (default %q): set metadata.namespace and omit the flag",
 				*in.connection.flags.Namespace, metav1.NamespaceDefault)}
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clients "k8s.io/client-go/kubernetes"
 
 	"github.com/berth-scheduler/berth/internal/answers/queued"
 	"github.com/berth-scheduler/berth/internal/offline/manifest"
@@ -24,6 +27,8 @@ type queueFlags struct {
 	*input
 	running *running
 	all     bool
+	// recorded means that the answer comes from the conditions of pods.
+	recorded bool
 }
 
 func newQueueCommand() *cobra.Command {
@@ -90,6 +95,9 @@ func (f *queueFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr io
 		answer, err = f.offline(ctx, namespace, stdin)
 	} else {
 		answer, err = f.ask(ctx, namespace)
+		if err != nil && !f.running.flags.Changed(schedulerFlag) {
+			answer, err = f.fromConditions(ctx, namespace, stderr, err)
+		}
 	}
 	if err != nil {
 		return err
@@ -155,13 +163,49 @@ func (f *queueFlags) offline(ctx context.Context, namespace string, stdin io.Rea
 	if err != nil {
 		return nil, err
 	}
-	pods := slices.DeleteFunc(slices.Clone(cluster.Pods), func(p *v1.Pod) bool { return !isPending(p) })
-	lister := queued.Recorded(pods, scheduler.SchedulerNames(), newest(cluster.Pods))
-	answer, err := lister(ctx, queued.Question{Namespace: namespace, Selector: f.selects, Pods: f.output != "table"})
+	f.recorded = true
+	answer, err := f.fromPods(ctx, namespace, cluster.Pods, scheduler.SchedulerNames(), newest(cluster.Pods))
 	if err != nil {
 		return nil, wrong{err}
 	}
 	return answer, nil
+}
+
+// fromPods lists the pending ones of the pods, with the reasons in their conditions.
+func (f *queueFlags) fromPods(
+	ctx context.Context, namespace string, pods []*v1.Pod, schedulers []string, at time.Time,
+) (*queued.Answer, error) {
+	pods = slices.DeleteFunc(slices.Clone(pods), func(p *v1.Pod) bool { return !isPending(p) })
+	lister := queued.Recorded(pods, schedulers, at)
+	return lister(ctx, queued.Question{Namespace: namespace, Selector: f.selects, Pods: f.output != "table"})
+}
+
+// fromConditions lists the pending pods that the API server has, if the scheduler cannot
+// be asked: it is not Berth, or the user may not open a port-forward to it.
+func (f *queueFlags) fromConditions(
+	ctx context.Context, namespace string, stderr io.Writer, failed error,
+) (*queued.Answer, error) {
+	access, err := f.connection.access()
+	if err != nil {
+		return nil, failed
+	}
+	client, err := clients.NewForConfig(access)
+	if err != nil {
+		return nil, failed
+	}
+	list, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName="})
+	if err != nil {
+		return nil, fmt.Errorf("%w; nor can the pods be listed: %w", failed, err)
+	}
+	var pods []*v1.Pod
+	schedulers := map[string]bool{}
+	for i := range list.Items {
+		pods = append(pods, &list.Items[i])
+		schedulers[list.Items[i].Spec.SchedulerName] = true
+	}
+	fmt.Fprintf(stderr, "Note: %v\nNote: the list comes from the conditions of the pods instead: attempts and positions are unknown\n", failed)
+	f.recorded = true
+	return f.fromPods(ctx, namespace, pods, slices.Sorted(maps.Keys(schedulers)), time.Now())
 }
 
 // newest returns the latest time at which a pod was created or changed: about the time of

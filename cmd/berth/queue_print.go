@@ -51,7 +51,7 @@ func (f *queueFlags) sort(a *queued.Answer) {
 func (f *queueFlags) print(w io.Writer, a *queued.Answer, all bool) error {
 	done, err := f.printing.print(w, listing{
 		object: a, rows: rowsOf(a.Groups),
-		table: func() *table { return queueTable(a, true, len(f.files) > 0) },
+		table: func() *table { return queueTable(a, true, f.recorded) },
 		names: func() (names []string) {
 			for i := range a.Groups {
 				for j := range a.Groups[i].Pods {
@@ -67,7 +67,7 @@ func (f *queueFlags) print(w io.Writer, a *queued.Answer, all bool) error {
 	if len(a.Groups) == 0 {
 		return nil
 	}
-	t := queueTable(a, f.output == "wide", len(f.files) > 0)
+	t := queueTable(a, f.output == "wide", f.recorded)
 	if !all {
 		t.dropFirst()
 	}

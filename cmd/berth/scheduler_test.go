@@ -101,6 +101,16 @@ func (c *cloud) serve(w http.ResponseWriter, r *http.Request) {
 		list(&v1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: c.listed})
 	case r.URL.Path == "/api/v1/nodes":
 		list(&v1.NodeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}, Items: []v1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n"}}}})
+	case strings.HasPrefix(r.URL.Path, "/api/v1/namespaces/shop/pods/"):
+		for i := range c.listed {
+			if strings.HasSuffix(r.URL.Path, "/"+c.listed[i].Name) {
+				_ = json.NewEncoder(w).Encode(c.listed[i])
+				return
+			}
+		}
+		w.WriteHeader(http.StatusNotFound)
+	case r.URL.Path == "/api/v1/namespaces/shop/pods":
+		_ = json.NewEncoder(w).Encode(v1.PodList{Items: c.listed})
 	case named && c.forbidden:
 		w.WriteHeader(http.StatusForbidden)
 	case named:
@@ -344,5 +354,70 @@ func TestExplainAsksIfAskedTo(t *testing.T) {
 				t.Errorf("the scheduler was asked: %t, want %t\n%s", asked, test.asks, &errs)
 			}
 		})
+	}
+}
+
+// narrowUser is a cluster whose user may read the namespace shop only. Its pod was
+// rejected.
+func narrowUser(t *testing.T) *cloud {
+	t.Helper()
+	c := newCloud(t)
+	c.forbids = "/api/v1/pods"
+	c.listed = []v1.Pod{{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-0", UID: "u"},
+		Spec:       v1.PodSpec{SchedulerName: "default-scheduler"},
+		Status: v1.PodStatus{Phase: v1.PodPending, Conditions: []v1.PodCondition{
+			{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable, Message: "0/1 nodes are available: 1 Insufficient cpu."},
+		}},
+	}}
+	return c
+}
+
+// TestNarrowUser answers about a pod from its condition, and lists the queue from the
+// conditions of the pods, without a right outside of the namespace.
+func TestNarrowUser(t *testing.T) {
+	flags := []string{"--kubeconfig", narrowUser(t).kubeconfig(), "-n", "shop"}
+	for args, want := range map[string]string{
+		"explain web-0":                                  "Pod shop/web-0, scheduler default-scheduler: 0/1 nodes are available: 1 Insufficient cpu.\n",
+		"explain web-0 -o json":                          `"message":"0/1 nodes are available: 1 Insufficient cpu."`,
+		"explain web-0 -o jsonpath={.message}":           "0/1 nodes are available: 1 Insufficient cpu.\n",
+		"explain web-0 -o name":                          "pod/web-0\n",
+		"queue --no-headers -o custom-columns=R:.reason": "0/1 nodes are available: 1 Insufficient cpu.\n",
+	} {
+		code, got := transcript(t, append(strings.Fields(args), flags...)...)
+		if code != 0 || !strings.Contains(before(got), want) || !strings.Contains(got, "Note: ") {
+			t.Errorf("%s: exit code %d, want %q\n%s", args, code, want, got)
+		}
+	}
+	for args, want := range map[string]string{
+		"explain":       "pods cannot be listed in all namespaces, which the command needs",
+		"explain web-1": "pods cannot be listed in all namespaces, which the command needs",
+		"top nodes":     "you may not list pods in all namespaces, which the command needs",
+	} {
+		if args == "top nodes" {
+			flags = flags[:2]
+		}
+		if code, got := transcript(t, append(strings.Fields(args), flags...)...); code != 1 || !strings.Contains(got, want) {
+			t.Errorf("%s: exit code %d, want %q\n%s", args, code, want, got)
+		}
+	}
+}
+
+// TestExplainWorkloadsOnALiveCluster adds the pods of a Deployment to a live cluster, and
+// explains only these.
+func TestExplainWorkloadsOnALiveCluster(t *testing.T) {
+	c := newCloud(t)
+	c.listed = []v1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "other"}, Spec: v1.PodSpec{SchedulerName: "default-scheduler"}}}
+	file := filepath.Join(t.TempDir(), "big.yaml")
+	if err := os.WriteFile(file, []byte(strings.Replace(deployment, "1000000", "3", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, got := transcript(t, "explain", "-f", file, "--kubeconfig", c.kubeconfig(), "-o", "name")
+	if code != 0 || strings.Count(before(got), "pod/big-") != 3 || strings.Contains(got, "other") {
+		t.Errorf("exit code %d\n%s", code, got)
+	}
+	code, got = transcript(t, "explain", "-f", file, "--kubeconfig", c.kubeconfig())
+	if code != 0 || !strings.Contains(got, "0 of 1 nodes are feasible") || !strings.Contains(got, "The same holds for 2 other pods of ReplicaSet/big-") {
+		t.Errorf("exit code %d\n%s", code, got)
 	}
 }
