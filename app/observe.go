@@ -36,7 +36,7 @@ func newObservers(ctx context.Context, o *options, log klog.Logger) (observers, 
 	clock := &loop.Clock{}
 	gates := o.gates.Gate()
 	metricsfeatures.ApplyFeatureGates(gates)
-	o.metrics.Apply()
+	applyMetrics(o.metrics)
 	counted, err := metrics.New(metrics.Config{
 		Register: register,
 		Enabled:  func(gate string) bool { return gates.Enabled(featuregate.Feature(gate)) },
@@ -51,6 +51,19 @@ func newObservers(ctx context.Context, o *options, log klog.Logger) (observers, 
 		return observers{}, err
 	}
 	return observers{clock: clock, metrics: counted, tracer: tracer}, nil
+}
+
+// applyMetrics applies the flags about metrics. Options.Apply would log an error about the
+// missing file of an allow-list of labels that no flag names.
+func applyMetrics(o *componentmetrics.Options) {
+	if o.AllowListMapping != nil || o.AllowListMappingManifest != "" {
+		o.Apply()
+		return
+	}
+	if o.ShowHiddenMetricsForVersion != "" {
+		componentmetrics.SetShowHidden()
+	}
+	componentmetrics.SetDisabledMetrics(o.DisabledMetrics)
 }
 
 // newTracer returns the tracer, or nil without a tracing configuration.

@@ -18,10 +18,10 @@ const (
 	// requests while the server cannot be reached at the start, versionPeriod later.
 	versionTimeout = 5 * time.Second
 	versionRetry   = time.Second
-	versionPeriod  = 30 * time.Second
+	versionPeriod  = 10 * time.Second
 	// readingsOfChange is the number of readings of another release, in a row, that end
 	// the process. A single one may come from an API server behind the same address.
-	readingsOfChange = 2
+	readingsOfChange = 3
 )
 
 // errRelease is the cause of a stop because the release of the API server has changed.
@@ -38,13 +38,13 @@ type release struct {
 	client kubernetes.Interface
 	log    klog.Logger
 	period time.Duration
-	said   time.Time // when the log named the last error, until the release is known
+	outage outage // of the API server
 }
 
 // newRelease returns the release by the flag, or by the version of the API server. If the
 // server cannot be reached, it is found out later, before the first decision.
 func newRelease(ctx context.Context, o *options, have config.Release, client kubernetes.Interface, log klog.Logger) *release {
-	r := &release{own: have, fixed: o.release != "", client: client, log: log, period: versionPeriod}
+	r := &release{own: have, fixed: o.release != "", client: client, log: log, period: versionPeriod, outage: outage{log: log, now: time.Now}}
 	if r.fixed {
 		log.Info("Decides as kube-scheduler of a fixed release", "release", have)
 		return r
@@ -64,19 +64,18 @@ func (r *release) read(ctx context.Context) (config.Release, bool) {
 	v, answered, err := kube.ServerVersion(ctx, r.client)
 	switch {
 	case err != nil && !answered:
-		if now := time.Now(); !r.known && now.Sub(r.said) >= versionPeriod {
-			r.said = now
-			r.log.Error(err, "Cannot read the version of the API server, retrying; --berth-release sets the release")
-		}
+		r.outage.failed(err)
 		return 0, false
 	case err != nil:
+		r.outage.answered()
 		if !r.known {
 			r.log.Error(err, "Version of the API server is unknown, use --berth-release to set the release", "release", r.own)
 		}
 		return r.own, true
 	}
+	r.outage.answered()
 	is := config.ReleaseFor(v.Minor)
-	if !r.known {
+	if !r.known && !r.fixed {
 		r.log.Info("Decides as kube-scheduler of the API server's release", "release", is, "apiServer", v.Text)
 		if v.Minor > int(is) {
 			r.log.Info("The API server is newer than this build, use a newer Berth", "release", is, "apiServer", v.Text)
@@ -109,9 +108,6 @@ func (r *release) confirm(ctx context.Context) error {
 // run reads the version until the context ends. It calls end once the release is another
 // one.
 func (r *release) run(ctx context.Context, end func(error)) {
-	if r.fixed {
-		return
-	}
 	tick := time.NewTicker(r.period)
 	defer tick.Stop()
 	others := 0
@@ -123,7 +119,7 @@ func (r *release) run(ctx context.Context, end func(error)) {
 		}
 		is, ok := r.read(ctx)
 		switch {
-		case !ok:
+		case !ok, r.fixed: // read for the log alone
 		case is == r.own:
 			others = 0
 		default:

@@ -232,7 +232,7 @@ func (s *scheduler) run(ctx context.Context) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	s.log.Info("Starting Berth scheduler", "version", Version(), "release", s.config.Release().String(), "profiles", s.config.SchedulerNames(),
-		"podsStayPendingThatNeed", s.config.Barring, "pluginsWithoutEffect", s.config.WithoutEffect())
+		"podsStayPendingThatNeed", orEmpty(s.config.Barring), "pluginsWithoutEffect", orEmpty(s.config.WithoutEffect()))
 	stopServing, err := s.startServer()
 	if err != nil {
 		s.external.stop(s.log)
@@ -265,6 +265,9 @@ func (s *scheduler) run(ctx context.Context) error {
 	s.log.Info("Requested to terminate, exiting")
 	return nil
 }
+
+// orEmpty returns names for the log, where an empty list is [] and not null.
+func orEmpty(names []string) []string { return append([]string{}, names...) }
 
 // schedule lists the cluster, waits until this replica leads, and decides about pods
 // until the context ends. The returned function leaves the election. If the API server
