@@ -74,6 +74,15 @@ type Requests interface {
 	Request() *model.Resources
 }
 
+// AmountVerdicts is implemented by Verdicts that may depend on a node's state.NodeAmounts
+// alone. Their columns are filled in one call instead of one for each node.
+type AmountVerdicts interface {
+	Verdicts
+	// FilterAmounts writes the verdict on each node. It returns false, and has written
+	// nothing, if verdicts depend on more.
+	FilterAmounts(nodes []state.NodeAmounts, codes []reason.Code) bool
+}
+
 // Sparse is implemented by Verdicts that may have the same verdict on all but a few
 // nodes. Their columns are filled without calling Filter on each node. For example, a
 // cluster may have thousands of local volumes, each usable on one node.
@@ -204,6 +213,15 @@ type NodeScores interface {
 	// Score returns the raw score of one node, or its class if the scores are
 	// ClassScores. It does not allocate, unless it has to search.
 	Score(node state.Node) int32
+}
+
+// AmountScores is implemented by NodeScores that may depend on a node's state.NodeAmounts
+// alone. Their columns are filled in one call instead of one for each node.
+type AmountScores interface {
+	NodeScores
+	// ScoreAmounts writes the raw score of each node. It returns false, and has written
+	// nothing, if scores depend on more.
+	ScoreAmounts(nodes []state.NodeAmounts, scores []int32) bool
 }
 
 // ClassScores is implemented by NodeScores that depend on facts about all nodes together.

@@ -90,6 +90,8 @@ type State struct {
 	// images depends.
 	spread  uint64
 	journal journal
+	// Invariant: at its version, it has amountsOf each slot.
+	amounts amounts
 	// objects lists the slots where a new version of an API object, of the node or of a
 	// pod, changed no aspect, so that journal does not list it. Its entries have no
 	// aspects.

@@ -17,6 +17,9 @@ type column[T int32 | reason.Code] struct {
 	// ask returns the plugin's value for an existing node. It depends on the aspects in
 	// reads.
 	ask func(state.Node) T
+	// dense, unless nil, may write the values of all nodes from their amounts, including
+	// slots without a node. See plugin.AmountVerdicts and plugin.AmountScores.
+	dense func(nodes []state.NodeAmounts, values []T) bool
 	// sparse, unless nil, may return one value for all but a few nodes; see
 	// plugin.Sparse.
 	sparse func(*state.State) (slots []int32, others T, ok bool)
@@ -112,6 +115,9 @@ func (c *column[T]) fill(s *state.State) (asked int) {
 		if slots, others, ok := c.sparse(s); ok {
 			return c.fillBut(s, slots, others)
 		}
+	}
+	if c.dense != nil && !c.costly && c.dense(s.NodeAmounts(), c.values) {
+		return c.filledDense(s)
 	}
 	alive := s.Alive()
 	c.fresh = c.costly
@@ -482,6 +488,9 @@ func (e *Engine) filterColumnOf(c *cycle, i int, need model.Need, reads model.As
 		e.columns.makeRoomForLong(need, e.columns.clock)
 		column = &filterColumn{verdicts: compile()}
 		column.ask, column.reads = column.verdicts.Filter, reads
+		if dense, ok := column.verdicts.(plugin.AmountVerdicts); ok {
+			column.dense = dense.FilterAmounts
+		}
 		if sparse, ok := column.verdicts.(plugin.Sparse); ok {
 			column.sparse = sparse.Sparse
 		}
@@ -583,6 +592,9 @@ func (e *Engine) scoreColumn(c *cycle, i int, p columnScore) (*scoreColumn, erro
 		e.columns.built++
 		column = &scoreColumn{scores: scores, id: e.columns.built}
 		column.ask, column.reads = scores.Score, p.ScoreReads()|model.Presence
+		if dense, ok := scores.(plugin.AmountScores); ok {
+			column.dense = dense.ScoreAmounts
+		}
 		column.classes, _ = scores.(plugin.ClassScores)
 		column.following, _ = scores.(plugin.Following)
 		column.costly = isCostly(scores)

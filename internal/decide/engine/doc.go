@@ -49,6 +49,8 @@
 //     ImageLocality's number of nodes with an image. The column holds the class of each
 //     node and every class has one score. An image pull changes one slot and a few
 //     scores.
+//   - Amounts (plugin.AmountVerdicts, plugin.AmountScores): the plugin reads nothing but
+//     amounts. One call fills the column from an array.
 //   - Costly (plugin.Costly): the plugin searches. Values are computed only for the nodes
 //     that a decision looks at, up to the first node that fails the turn.
 //   - Following (plugin.Following): the value also depends on things that nodes share,

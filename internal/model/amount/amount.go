@@ -86,8 +86,23 @@ func Add(a, b int64) int64 {
 
 // Percent returns the part in percent of the whole, rounded down. The part must be
 // between 0 and the whole, which must be positive.
+//
+// For a whole below exactly, a division of floating point numbers gives the same result
+// in half of the time. A quotient that is not a whole number is at least 1/exactly away
+// from the next one, eight times the rounding error.
 func Percent(part, whole int64) int64 {
-	const hundred = 100
+	if whole < exactly {
+		return int64(float64(part*hundred) / float64(whole))
+	}
+	return percentOfLarge(part, whole)
+}
+
+const (
+	hundred = 100
+	exactly = 1 << 44
+)
+
+func percentOfLarge(part, whole int64) int64 {
 	if part <= Max/hundred {
 		return part * hundred / whole
 	}
