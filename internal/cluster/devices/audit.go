@@ -114,6 +114,16 @@ func (s *Store) anew(seats []Seat) *Store {
 // describe returns a text about each item, independent of history.
 func (s *Store) describe() map[string]string {
 	texts := map[string]string{}
+	s.describeNodes(texts)
+	s.describePools(texts)
+	s.describeLists(texts)
+	s.describeClasses(texts)
+	s.describeClaims(texts)
+	s.describeAllocated(texts)
+	return texts
+}
+
+func (s *Store) describeNodes(texts map[string]string) {
 	for slot, n := range s.bySlot {
 		if n != nil {
 			texts[fmt.Sprintf("slot %d", slot)] = fmt.Sprintf("%s at %d", n.name, n.slot)
@@ -132,6 +142,9 @@ func (s *Store) describe() map[string]string {
 		}
 		texts["node "+name] = text
 	}
+}
+
+func (s *Store) describePools(texts map[string]string) {
 	for id, p := range s.pools {
 		text := fmt.Sprintf("what %x, in use %q %x %v, local %t, too new %t, slices", p.now.What, p.inUse, p.use, p.states, p.local != nil, p.version > s.wideVersion)
 		for i, slice := range p.published {
@@ -142,6 +155,13 @@ func (s *Store) describe() map[string]string {
 		}
 		texts[fmt.Sprintf("pool %v", id)] = text
 	}
+	for id, devices := range s.withdrawn {
+		texts[fmt.Sprintf("withdrawn from %v", id)] = fmt.Sprint(slices.Sorted(maps.Keys(devices)))
+	}
+}
+
+// describeLists describes the lists of wide pools and of nodes with equal devices.
+func (s *Store) describeLists(texts map[string]string) {
 	for _, p := range s.wide {
 		var users []string
 		for _, a := range p.users {
@@ -153,6 +173,9 @@ func (s *Store) describe() map[string]string {
 	for key, a := range s.alike {
 		texts[fmt.Sprintf("list %q", key)] = fmt.Sprintf("of %d nodes", len(a.nodes))
 	}
+}
+
+func (s *Store) describeClasses(texts map[string]string) {
 	for key, rules := range s.rulesOf {
 		var names []string
 		for _, r := range rules {
@@ -168,12 +191,19 @@ func (s *Store) describe() map[string]string {
 		}
 		texts["classes for "+resource.Value()] = fmt.Sprint(names)
 	}
+}
+
+func (s *Store) describeClaims(texts map[string]string) {
 	for pod, claims := range s.made {
 		texts["claims made for pod "+string(pod)] = fmt.Sprint(claims)
 	}
 	for key, c := range s.claims {
 		texts["claim "+key.String()] = fmt.Sprintf("exists %t, promised %t, to %d", c.ResourceClaim != nil, c.promise != nil, len(c.holders))
 	}
+}
+
+// describeAllocated describes the devices, shares and capacities in use.
+func (s *Store) describeAllocated(texts map[string]string) {
 	for id, n := range s.users {
 		texts["device "+id.String()] = fmt.Sprintf("%d users, allocated %t", n, s.allocated.AllocatedDevices.Has(id))
 	}
@@ -188,13 +218,9 @@ func (s *Store) describe() map[string]string {
 	for id := range s.allocated.AllocatedSharedDeviceIDs {
 		texts["share "+id.String()] = "allocated"
 	}
-	for id, devices := range s.withdrawn {
-		texts[fmt.Sprintf("withdrawn from %v", id)] = fmt.Sprint(slices.Sorted(maps.Keys(devices)))
-	}
 	for id, consumed := range s.allocated.AggregatedCapacity {
 		texts["capacity of "+id.String()] = describeCapacity(consumed)
 	}
-	return texts
 }
 
 func describeCapacity(consumed structured.ConsumedCapacity) string {

@@ -10,83 +10,33 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-func (s *State) auditTopologies(v *audit.Violations) {
-	for key, t := range s.topologies {
-		if t.key != key {
-			v.Add("the topology of %+v is listed as that of %+v", t.key, key)
-		}
-		s.auditTopology(v, t)
-		if t.key.isEverywhere() != slices.Contains(s.everywhere, t) {
-			v.Add("topology %+v is found by each node's change: %t", key, !t.key.isEverywhere())
-		}
-	}
-	for slot, domain := range s.absent.of {
-		if domain != noDomain {
-			v.Add("slot %d is in domain %d of the topology of absent keys", slot, domain)
-		}
-	}
-	labelled := map[string]int32{}
-	for slot := range s.alive {
-		for label := range s.labelsOf(int32(slot)) {
-			labelled[label]++
-		}
-	}
-	if !maps.Equal(labelled, s.labelled) {
-		v.Add("nodes by label key are %v, recounted %v", s.labelled, labelled)
-	}
-}
-
-func (s *State) auditTopology(v *audit.Violations, t *topology) {
-	if len(t.nodes) != len(t.value) {
-		v.Add("topology %+v has nodes of %d domains and values of %d", t.key, len(t.nodes), len(t.value))
-		return
-	}
-	nodes := make([]int32, len(t.value))
-	for slot := range s.alive {
-		value, in := t.valueOf(s, int32(slot))
-		switch domain := t.of[slot]; {
-		case !in && domain == noDomain:
-		case !in || domain < 0 || int(domain) >= len(t.value) || t.value[domain] != value:
-			v.Add("slot %d (%s) is in domain %d of topology %+v; it should be in one: %t, with the value %q", slot, s.name[slot], domain, t.key, in, value)
-		default:
-			nodes[domain]++
-		}
-	}
-	free := map[int32]int{}
-	for _, domain := range t.free {
-		free[domain]++
-	}
-	used, shared := 0, 0
-	for domain, n := range nodes {
-		wantFree := 1
-		if n > 1 {
-			shared++
-		}
-		if n > 0 {
-			wantFree = 0
-			used++
-			if id, known := t.ids[t.value[domain]]; !known || id != int32(domain) {
-				v.Add("domain %d of topology %+v has the value %q, which ids has as %d (%t)", domain, t.key, t.value[domain], id, known)
-			}
-		}
-		if free[int32(domain)] != wantFree {
-			v.Add("domain %d of topology %+v has %d nodes and is free %d times", domain, t.key, n, free[int32(domain)])
-		}
-		if t.nodes[domain] != n {
-			v.Add("domain %d of topology %+v counts %d nodes, recounted %d", domain, t.key, t.nodes[domain], n)
-		}
-	}
-	if t.shared != shared {
-		v.Add("topology %+v counts %d domains with several nodes, recounted %d", t.key, t.shared, shared)
-	}
-	if len(t.ids) != used {
-		v.Add("topology %+v has ids for %d values, %d are in use", t.key, len(t.ids), used)
-	}
-}
-
 func (s *State) auditTallies(v *audit.Violations) {
-	sets := map[*podCounts]string{}
-	used, bytes, idle := map[*membership]int{}, 0, 0
+	bytes := s.auditSets(v)
+	used, idle := map[*membership]int{}, 0
+	for key, t := range s.tallies.byKey {
+		if !s.auditListed(v, key, t) {
+			continue
+		}
+		used[t.nodes]++
+		bytes += t.bytes()
+		if t.counts.total == 0 {
+			idle++
+		}
+		s.auditTally(v, t)
+	}
+	bytes += s.auditChosen(v)
+	bytes += s.auditMemberships(v, used)
+	if s.tallies.idle != idle {
+		v.Add("%d tallies count no pod, recounted %d", s.tallies.idle, idle)
+	}
+	if s.tallies.bytes != bytes {
+		v.Add("tallies and memberships use %d bytes, recounted %d", s.tallies.bytes, bytes)
+	}
+}
+
+// auditSets checks the sets of pods that tallies count, and returns their memory in bytes.
+func (s *State) auditSets(v *audit.Violations) (bytes int) {
+	counted := map[*podCounts]string{}
 	for text, c := range s.tallies.bySet {
 		if c.set.Text != text {
 			v.Add("the counts of the set %q are listed as those of %q", c.set.Text, text)
@@ -100,7 +50,7 @@ func (s *State) auditTallies(v *audit.Violations) {
 			}
 		}
 		if !c.set.Uncounted {
-			sets[c] = text
+			counted[c] = text
 			if !filedBy(c.set.Terms[0], c.filed.keys) {
 				v.Add("set %s is filed under %v, which its first term does not demand", text, c.filed.keys)
 			}
@@ -110,26 +60,29 @@ func (s *State) auditTallies(v *audit.Violations) {
 			v.Add("set %s is among those that select namespaces by label: %t", text, listed)
 		}
 	}
-	s.tallies.index.index.audit(v, "set", sets)
-	for key, t := range s.tallies.byKey {
-		if t.name() != key || t.dropped || t.used > s.tallies.clock {
-			v.Add("tally %+v is listed as %+v; dropped: %t; asked for at %d of %d", t.name(), key, t.dropped, t.used, s.tallies.clock)
-		}
-		if s.tallies.bySet[key.pods] != t.pods || countOf(t.pods.tallies, t) != 1 {
-			v.Add("tally %+v does not follow the counts of its set", key)
-		}
-		if s.tallies.memberships[t.nodes.key()] != t.nodes {
-			v.Add("tally %+v uses a membership that is not followed", key)
-			continue
-		}
-		used[t.nodes]++
-		bytes += t.bytes()
-		if t.counts.total == 0 {
-			idle++
-		}
-		s.auditTally(v, t)
+	s.tallies.index.index.audit(v, "set", counted)
+	return bytes
+}
+
+// auditListed checks the links of a tally to its set and its membership. It returns false
+// if the membership is not followed.
+func (s *State) auditListed(v *audit.Violations, key tallyKey, t *Tally) bool {
+	if t.name() != key || t.dropped || t.used > s.tallies.clock {
+		v.Add("tally %+v is listed as %+v; dropped: %t; asked for at %d of %d", t.name(), key, t.dropped, t.used, s.tallies.clock)
 	}
-	bytes += s.auditChosen(v)
+	if s.tallies.bySet[key.pods] != t.pods || countOf(t.pods.tallies, t) != 1 {
+		v.Add("tally %+v does not follow the counts of its set", key)
+	}
+	if s.tallies.memberships[t.nodes.key()] != t.nodes {
+		v.Add("tally %+v uses a membership that is not followed", key)
+		return false
+	}
+	return true
+}
+
+// auditMemberships checks the memberships, and returns their memory in bytes. used are
+// the recounted tallies of each.
+func (s *State) auditMemberships(v *audit.Violations, used map[*membership]int) (bytes int) {
 	for key, m := range s.tallies.memberships {
 		bytes += m.bytes()
 		if m.key() != key || m.tallies != used[m] || m.tallies == 0 || s.topologies[key.topology] != m.topology {
@@ -138,12 +91,7 @@ func (s *State) auditTallies(v *audit.Violations) {
 		}
 		s.auditMembership(v, m)
 	}
-	if s.tallies.idle != idle {
-		v.Add("%d tallies count no pod, recounted %d", s.tallies.idle, idle)
-	}
-	if s.tallies.bytes != bytes {
-		v.Add("tallies and memberships use %d bytes, recounted %d", s.tallies.bytes, bytes)
-	}
+	return bytes
 }
 
 // auditChosen checks the sets of nodes, and returns their memory in bytes.

@@ -113,24 +113,45 @@ func (s *Store) anew(seats []Seat, nominated []*model.Pod) *Store {
 
 // describe returns a text about each object and index, independent of history.
 func (s *Store) describe() map[string]string {
-	texts := map[string]string{"slots": listed(s.bySlot, func(n *Node) string {
+	texts := map[string]string{"nominated": s.nominated.describe()}
+	s.describeNodes(texts)
+	s.describeClaims(texts)
+	s.describeVolumes(texts)
+	s.describeClasses(texts)
+	s.describeReaches(texts)
+	return texts
+}
+
+func (s *Store) describeNodes(texts map[string]string) {
+	texts["slots"] = listed(s.bySlot, func(n *Node) string {
 		if n == nil {
 			return "free"
 		}
 		return n.name
-	})}
-	texts["nominated"] = s.nominated.describe()
+	})
+	for name, n := range s.nodes {
+		texts["node "+name] = n.describe()
+	}
 	for h, on := range s.used {
 		var nodes []string
 		on.each(func(n *Node) { nodes = append(nodes, n.name) })
 		slices.Sort(nodes)
 		texts[fmt.Sprint("use of ", h)] = fmt.Sprintf("%d on %q", on.times(), nodes)
 	}
+}
+
+func (s *Store) describeClaims(texts map[string]string) {
 	for key, c := range s.claims {
 		uses := sorted(c.on, func(x *use) string { return fmt.Sprintf("%s:%d/%d", x.node.name, x.times, x.users) })
 		texts["claim "+key.String()] = fmt.Sprintf("{exists %t, users %d, on %s, is %v, of volume %q, of class %q}",
 			c.Claim != nil, c.users, uses, c.is, nameOf(c.volume), className(c.class))
 	}
+	for key, list := range s.preBound {
+		texts["bound in advance to "+key.String()] = listed(list, func(v *volume) string { return v.name })
+	}
+}
+
+func (s *Store) describeVolumes(texts map[string]string) {
 	for name, v := range s.volumes {
 		group := ""
 		if v.group != nil {
@@ -139,6 +160,17 @@ func (s *Store) describe() map[string]string {
 		texts["volume "+name] = fmt.Sprintf("{exists %t, claims %s, attachments %s, in group %q}", v.Volume != nil,
 			sorted(v.claims, func(c *claim) string { return c.key.String() }), sorted(v.attachments, func(a *attachment) string { return a.Name }), group)
 	}
+	for name, a := range s.attachments {
+		node := ""
+		if a.node != nil {
+			node = a.node.name
+		}
+		texts["attachment "+name] = fmt.Sprintf("{of volume %q, on node %q, counts as %v}", nameOf(a.volume), node, a.is)
+	}
+}
+
+// describeClasses describes the classes with their groups of volumes and their capacities.
+func (s *Store) describeClasses(texts map[string]string) {
 	for name, c := range s.classes {
 		texts["class "+name] = fmt.Sprintf("{exists %t, claims %s, groups %d, capacities %d}", c.StorageClass != nil,
 			sorted(c.claims, func(c *claim) string { return c.key.String() }), len(c.groups), c.capacities)
@@ -152,22 +184,12 @@ func (s *Store) describe() map[string]string {
 			texts["group "+name+" "+text.String()] = fmt.Sprintf("{text %q, of class %q, reach %q, volumes %v}", g.Text, className(g.class), reachText(g.reach), volumes)
 		}
 	}
-	for name, n := range s.nodes {
-		texts["node "+name] = n.describe()
-	}
-	for name, a := range s.attachments {
-		node := ""
-		if a.node != nil {
-			node = a.node.name
-		}
-		texts["attachment "+name] = fmt.Sprintf("{of volume %q, on node %q, counts as %v}", nameOf(a.volume), node, a.is)
-	}
 	for ref, c := range s.capacities {
 		texts[fmt.Sprint("capacity ", ref)] = fmt.Sprintf("{ref %v, class %q, reach %q}", c.ref, className(c.class), reachText(c.reach))
 	}
-	for key, list := range s.preBound {
-		texts["bound in advance to "+key.String()] = listed(list, func(v *volume) string { return v.name })
-	}
+}
+
+func (s *Store) describeReaches(texts map[string]string) {
 	for text, r := range s.reaches.byText {
 		if len(r.of) == 0 {
 			continue // kept for a while
@@ -179,7 +201,6 @@ func (s *Store) describe() map[string]string {
 		}
 		texts["reach "+text.String()] = fmt.Sprintf("{text %q, nodes %s, of%s}", r.text, sorted(r.nodes, func(n *Node) string { return n.name }), of)
 	}
-	return texts
 }
 
 func (n *Node) describe() string {

@@ -7,42 +7,38 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
+// filing is a recount of the reaches under which the labels of nodes are filed.
+type filing struct {
+	mentions, demands map[string]int // by label key
+	general           int            // reaches that are filed nowhere
+	listed            map[label]int
+}
+
+// add counts a reach.
+func (f *filing) add(r *reach) {
+	for _, key := range r.selector.Mentions() {
+		f.mentions[key]++
+	}
+	for _, key := range demanded(r.selector) {
+		f.demands[key]++
+	}
+	if r.filed == nil {
+		f.general++
+	}
+	for _, l := range r.filed {
+		f.listed[l]++
+	}
+}
+
 // auditReaches checks the parts of reaches that depend on history: which are wide, and
 // under which label they are filed.
 func (s *Store) auditReaches(v *audit.Violations) {
 	rs := &s.reaches
-	mentions, demands, general, listed := map[string]int{}, map[string]int{}, 0, map[label]int{}
+	recount := filing{mentions: map[string]int{}, demands: map[string]int{}, listed: map[label]int{}}
 	for text, r := range rs.byText {
-		idle := 0
-		for _, other := range rs.idle {
-			if other == r {
-				idle++
-			}
-		}
-		if (idle != 0) != (len(r.of) == 0) || idle > 1 {
-			v.Add("reach %q is idle %d times, and of %d classes", text, idle, len(r.of))
-		}
-		for _, key := range r.selector.Mentions() {
-			mentions[key]++
-		}
-		for _, key := range demanded(r.selector) {
-			demands[key]++
-		}
-		if r.filed == nil {
-			general++
-			if !slices.Contains(rs.general, r) {
-				v.Add("reach %q is filed nowhere", text)
-			}
-		}
-		for _, l := range r.filed {
-			listed[l]++
-			if by := rs.byKey[l.key]; by == nil || !slices.Contains(by.reaches[l.value], r) {
-				v.Add("reach %q is not filed under %v", text, l)
-			}
-		}
-		if demands := r.selector.Demands(); (demands == nil) != (r.filed == nil) || !covers(r.filed, demands) {
-			v.Add("reach %q is filed under %v, it demands %v", text, r.filed, demands)
-		}
+		recount.add(r)
+		rs.auditIdle(v, text, r)
+		rs.auditFiling(v, text, r)
 		r.audit(v)
 	}
 	if len(rs.idle) > maxIdle {
@@ -53,27 +49,65 @@ func (s *Store) auditReaches(v *audit.Violations) {
 			v.Add("reach %q is idle and not kept", r.text)
 		}
 	}
-	if len(rs.general) != general {
-		v.Add("%d reaches are filed nowhere, recounted %d", len(rs.general), general)
+	if len(rs.general) != recount.general {
+		v.Add("%d reaches are filed nowhere, recounted %d", len(rs.general), recount.general)
 	}
-	for key, n := range rs.mentions {
-		if n != mentions[key] || n <= 0 {
-			v.Add("label %s is mentioned by %d reaches, recounted %d", key, n, mentions[key])
+	rs.auditMentions(v, recount.mentions)
+	s.auditDemands(v, &recount)
+}
+
+// auditIdle checks that a reach is idle if and only if no class uses it.
+func (rs *reaches) auditIdle(v *audit.Violations, text model.Need, r *reach) {
+	idle := 0
+	for _, other := range rs.idle {
+		if other == r {
+			idle++
 		}
 	}
-	for key, n := range mentions {
+	if (idle != 0) != (len(r.of) == 0) || idle > 1 {
+		v.Add("reach %q is idle %d times, and of %d classes", text, idle, len(r.of))
+	}
+}
+
+// auditFiling checks that a reach is filed under the labels that it demands.
+func (rs *reaches) auditFiling(v *audit.Violations, text model.Need, r *reach) {
+	if r.filed == nil && !slices.Contains(rs.general, r) {
+		v.Add("reach %q is filed nowhere", text)
+	}
+	for _, l := range r.filed {
+		if by := rs.byKey[l.key]; by == nil || !slices.Contains(by.reaches[l.value], r) {
+			v.Add("reach %q is not filed under %v", text, l)
+		}
+	}
+	if demands := r.selector.Demands(); (demands == nil) != (r.filed == nil) || !covers(r.filed, demands) {
+		v.Add("reach %q is filed under %v, it demands %v", text, r.filed, demands)
+	}
+}
+
+// auditMentions checks the number of reaches that mention each label key.
+func (rs *reaches) auditMentions(v *audit.Violations, recounted map[string]int) {
+	for key, n := range rs.mentions {
+		if n != recounted[key] || n <= 0 {
+			v.Add("label %s is mentioned by %d reaches, recounted %d", key, n, recounted[key])
+		}
+	}
+	for key, n := range recounted {
 		if rs.mentions[key] == 0 {
 			v.Add("label %s is mentioned by 0 reaches, recounted %d", key, n)
 		}
 	}
-	for key, by := range rs.byKey {
-		if by.demanded != demands[key] || by.demanded == 0 {
-			v.Add("values of label %s are demanded by %d reaches, recounted %d", key, by.demanded, demands[key])
+}
+
+// auditDemands checks the reaches and nodes that are filed under each label.
+func (s *Store) auditDemands(v *audit.Violations, recount *filing) {
+	for key, by := range s.reaches.byKey {
+		if by.demanded != recount.demands[key] || by.demanded == 0 {
+			v.Add("values of label %s are demanded by %d reaches, recounted %d", key, by.demanded, recount.demands[key])
 		}
-		s.auditFiled(v, key, by, listed)
+		s.auditFiled(v, key, by, recount.listed)
 	}
-	for key, n := range demands {
-		if rs.byKey[key] == nil {
+	for key, n := range recount.demands {
+		if s.reaches.byKey[key] == nil {
 			v.Add("values of label %s are demanded by no reach, recounted %d", key, n)
 		}
 	}
