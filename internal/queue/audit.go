@@ -137,58 +137,16 @@ func (q *Queue) auditGroups(v *audit.Violations) {
 	var joinedIn [places]int
 	members := 0
 	for _, e := range q.entries {
-		waits := e.place == joined || e.place == gated || e.place == deciding
-		if grouped := q.isGrouped(e.pod) && waits; grouped != (e.group != nil) {
-			v.Add("pod %s, which names group %s, is %s; it is a member: %t", e.pod, e.pod.Group, e.place, e.group != nil)
-		}
-		if e.group == nil {
-			if e.listed {
-				v.Add("pod %s is listed for its group, and has none", e.pod)
-			}
-			continue
-		}
-		members++
-		if _, fresh := e.group.fresh[e]; e.place == joined && e.ready.IsZero() && !fresh {
-			v.Add("pod %s has not been ready yet, and group %s does not list it", e.pod, e.pod.Group)
-		}
-		if q.groups[e.pod.Group] != e.group || e.group.members[e.pod.Key()] != e {
-			v.Add("pod %s is not listed as a member of group %s", e.pod, e.pod.Group)
-		}
-		if (e.place == deciding) != (e.group.head.place == deciding) {
-			v.Add("pod %s is %s and its group %s is %s", e.pod, e.place, e.pod.Group, e.group.head.place)
+		q.auditMember(v, e)
+		if e.group != nil {
+			members++
 		}
 	}
 	for _, g := range q.eachGroup() {
-		key, held, waiting := g.key, 0, 0
-		for _, e := range g.members {
-			members--
-			switch e.place {
-			case gated:
-				held++
-			case joined:
-				waiting++
-			}
-		}
+		members -= len(g.members)
 		q.auditTree(v, g)
 		q.auditWait(v, g)
-		if g.head.heads != g || len(g.members) == 0 || held != g.held || waiting != g.joined {
-			v.Add("group %s has %d members, of which %d are held, recounted %d, and %d joined, recounted %d", g.key, len(g.members), g.held, held, g.joined, waiting)
-		}
-		joinedIn[g.head.place] += waiting
-		switch p := g.head.place; p {
-		case active, backingOff, erring, gated, incomplete, deciding:
-			if h := q.heapOf(&g.head, p); p != gated && h != nil && h.at(g.head.index) != &g.head {
-				v.Add("group %s is %s and not at position %d of the heap for that", key, p, g.head.index)
-			}
-			if held > 0 && (p == active || g.head.backsOff()) {
-				v.Add("group %s is %s, and %d of its members are held", key, p, held)
-			}
-			if p == active && len(g.fresh) > 0 {
-				v.Add("group %s is %s, and it is not known since when %d of its members could be tried", key, p, len(g.fresh))
-			}
-		default:
-			v.Add("group %s is %s", key, p)
-		}
+		joinedIn[g.head.place] += q.auditGroup(v, g)
 	}
 	if members != 0 {
 		v.Add("%d more members are waiting than groups list", members)
@@ -196,6 +154,61 @@ func (q *Queue) auditGroups(v *audit.Violations) {
 	if joinedIn != q.joined {
 		v.Add("members of groups by place are counted as %v, recounted %v", q.joined, joinedIn)
 	}
+}
+
+// auditMember checks that a pod is a member if and only if it waits for its group.
+func (q *Queue) auditMember(v *audit.Violations, e *entry) {
+	waits := e.place == joined || e.place == gated || e.place == deciding
+	if grouped := q.isGrouped(e.pod) && waits; grouped != (e.group != nil) {
+		v.Add("pod %s, which names group %s, is %s; it is a member: %t", e.pod, e.pod.Group, e.place, e.group != nil)
+	}
+	if e.group == nil {
+		if e.listed {
+			v.Add("pod %s is listed for its group, and has none", e.pod)
+		}
+		return
+	}
+	if _, fresh := e.group.fresh[e]; e.place == joined && e.ready.IsZero() && !fresh {
+		v.Add("pod %s has not been ready yet, and group %s does not list it", e.pod, e.pod.Group)
+	}
+	if q.groups[e.pod.Group] != e.group || e.group.members[e.pod.Key()] != e {
+		v.Add("pod %s is not listed as a member of group %s", e.pod, e.pod.Group)
+	}
+	if (e.place == deciding) != (e.group.head.place == deciding) {
+		v.Add("pod %s is %s and its group %s is %s", e.pod, e.place, e.pod.Group, e.group.head.place)
+	}
+}
+
+// auditGroup checks the place of a group, and returns the recounted members that have
+// joined.
+func (q *Queue) auditGroup(v *audit.Violations, g *group) (waiting int) {
+	held := 0
+	for _, e := range g.members {
+		switch e.place {
+		case gated:
+			held++
+		case joined:
+			waiting++
+		}
+	}
+	if g.head.heads != g || len(g.members) == 0 || held != g.held || waiting != g.joined {
+		v.Add("group %s has %d members, of which %d are held, recounted %d, and %d joined, recounted %d", g.key, len(g.members), g.held, held, g.joined, waiting)
+	}
+	switch p := g.head.place; p {
+	case active, backingOff, erring, gated, incomplete, deciding:
+		if h := q.heapOf(&g.head, p); p != gated && h != nil && h.at(g.head.index) != &g.head {
+			v.Add("group %s is %s and not at position %d of the heap for that", g.key, p, g.head.index)
+		}
+		if held > 0 && (p == active || g.head.backsOff()) {
+			v.Add("group %s is %s, and %d of its members are held", g.key, p, held)
+		}
+		if p == active && len(g.fresh) > 0 {
+			v.Add("group %s is %s, and it is not known since when %d of its members could be tried", g.key, p, len(g.fresh))
+		}
+	default:
+		v.Add("group %s is %s", g.key, p)
+	}
+	return waiting
 }
 
 // auditWait checks that a group listens while it must, for exactly the members that

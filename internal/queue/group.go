@@ -335,33 +335,45 @@ func (q *Queue) settleGroup(now time.Time, a *plan.Attempt) {
 	g.wait.woken, g.wait.failed, g.wait.due = false, false, time.Time{}
 	q.forgetLeaving(h)
 	for i := range a.Members {
-		m := &a.Members[i]
-		e := q.entries[m.Pod.Key()]
-		q.awaitVictims(h, m)
-		switch m.Outcome {
-		case plan.Placed:
-			e.permits = slices.ContainsFunc(m.Placement.Steps, atPermit)
-			e.plugins, e.pending = nil, nil
-			q.leave(e)
-			q.move(e, binding, "")
-			continue
-		case plan.Terminating:
-			q.drop(e)
-			continue
-		case plan.Unschedulable:
-			e.errors = 0
-			e.rejections++
-			e.plugins, e.pending = m.Rejection.Plugins, m.Rejection.Pending
-		default:
-			e.errors++
-			e.plugins, e.pending = nil, nil
-		}
-		if a.Outcome != plan.Placed { // after a success the other members keep their time
-			e.since = now
-		}
-		q.admit(now, e, active, attemptFailed)
+		q.awaitVictims(h, &a.Members[i])
+		q.settleMember(now, a, &a.Members[i])
 	}
-	switch a.Outcome {
+	q.settleHead(now, g, a.Outcome)
+	q.moveToWhereItBelongs(now, g, attemptFailed)
+}
+
+// settleMember moves a member to binding if it was placed, and else back to its group.
+func (q *Queue) settleMember(now time.Time, a *plan.Attempt, m *plan.Decision) {
+	e := q.entries[m.Pod.Key()]
+	switch m.Outcome {
+	case plan.Placed:
+		e.permits = slices.ContainsFunc(m.Placement.Steps, atPermit)
+		e.plugins, e.pending = nil, nil
+		q.leave(e)
+		q.move(e, binding, "")
+		return
+	case plan.Terminating:
+		q.drop(e)
+		return
+	case plan.Unschedulable:
+		e.errors = 0
+		e.rejections++
+		e.plugins, e.pending = m.Rejection.Plugins, m.Rejection.Pending
+	default:
+		e.errors++
+		e.plugins, e.pending = nil, nil
+	}
+	if a.Outcome != plan.Placed { // after a success the other members keep their time
+		e.since = now
+	}
+	q.admit(now, e, active, attemptFailed)
+}
+
+// settleHead counts the outcome of an attempt for the group itself, and starts its
+// backoff after a failure.
+func (q *Queue) settleHead(now time.Time, g *group, outcome plan.Outcome) {
+	h := &g.head
+	switch outcome {
 	// waiting members keep the place of the group; moveToWhereItBelongs drops a group
 	// without members
 	case plan.Placed, plan.Terminating:
@@ -380,7 +392,6 @@ func (q *Queue) settleGroup(now time.Time, a *plan.Attempt) {
 		q.stamp(h, now)
 		q.backOffGroup(g)
 	}
-	q.moveToWhereItBelongs(now, g, attemptFailed)
 }
 
 // goOnWith puts back a group with an unfinished turn to its former place.
