@@ -53,8 +53,8 @@ func newObservers(ctx context.Context, o *options, log klog.Logger) (observers, 
 	return observers{clock: clock, metrics: counted, tracer: tracer}, nil
 }
 
-// applyMetrics applies the flags about metrics. Options.Apply would log an error about the
-// missing file of an allow-list of labels that no flag names.
+// applyMetrics applies the flags about metrics. Options.Apply would log an error about
+// the missing file of an allow-list of labels that no flag names.
 func applyMetrics(o *componentmetrics.Options) {
 	if o.AllowListMapping != nil || o.AllowListMappingManifest != "" {
 		o.Apply()

@@ -25,8 +25,8 @@ type amounts struct {
 	version uint64
 }
 
-// NodeAmounts returns the amounts by slot. The slice is the state's own and valid until the
-// next change. The goroutine that owns the state must call it.
+// NodeAmounts returns the amounts by slot. The slice is the state's own and valid until
+// the next change. The goroutine that owns the state must call it.
 func (s *State) NodeAmounts() []NodeAmounts {
 	a := &s.amounts
 	entries, ok := s.Since(a.version)

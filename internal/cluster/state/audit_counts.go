@@ -34,7 +34,7 @@ func (s *State) auditTallies(v *audit.Violations) {
 	}
 }
 
-// auditSets checks the sets of pods that tallies count, and returns their memory in bytes.
+// auditSets checks the sets of pods that tallies count, and returns their bytes.
 func (s *State) auditSets(v *audit.Violations) (bytes int) {
 	counted := map[*podCounts]string{}
 	for text, c := range s.tallies.bySet {

@@ -169,7 +169,7 @@ func (s *Store) describeVolumes(texts map[string]string) {
 	}
 }
 
-// describeClasses describes the classes with their groups of volumes and their capacities.
+// describeClasses describes the classes, their groups of volumes and their capacities.
 func (s *Store) describeClasses(texts map[string]string) {
 	for name, c := range s.classes {
 		texts["class "+name] = fmt.Sprintf("{exists %t, claims %s, groups %d, capacities %d}", c.StorageClass != nil,

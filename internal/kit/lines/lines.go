@@ -1,7 +1,7 @@
 // Package lines finds the lines of fields in YAML and JSON text, for error messages.
 //
-// It takes a text and the path of a field, and returns the line. It owns nothing, and never
-// checks the text.
+// It takes a text and the path of a field, and returns the line. It owns nothing, and
+// never checks the text.
 package lines
 
 import (
