@@ -41,18 +41,13 @@ type built struct {
 	external bool
 }
 
-// build builds the plugins of a checked profile and assigns them to their points. In the
-// profile's arguments it drops those of disabled plugins and empty ones, and sorts the
-// rest. ignored are the resources that NodeResourcesFit must ignore for extenders, before
-// are the plugins of earlier profiles. h builds the out-of-tree plugins; without h they
-// are omitted.
+// build builds the plugins of a checked profile and assigns them to their points. It
+// tidies the profile's arguments. ignored are the resources that NodeResourcesFit must
+// ignore for extenders, before are the plugins of earlier profiles. h builds the
+// out-of-tree plugins; without h they are omitted.
 func build(known registry, source *configv1.KubeSchedulerProfile, ignored []string, before *plugins, h *hosting) (built, error) {
 	enabled := enabledAnywhere(source.Plugins)
-	source.PluginConfig = slices.DeleteFunc(source.PluginConfig, func(config configv1.PluginConfig) bool {
-		return !slices.Contains(enabled, config.Name) || config.Args.Object == nil && config.Args.Raw == nil
-	})
-	slices.SortFunc(source.PluginConfig, func(a, b configv1.PluginConfig) int { return strings.Compare(a.Name, b.Name) })
-
+	source.PluginConfig = tidied(source.PluginConfig, enabled)
 	made, err := before.instances(known, enabled, source.PluginConfig, ignored)
 	if err != nil {
 		return built{}, err
@@ -78,7 +73,7 @@ func build(known registry, source *configv1.KubeSchedulerProfile, ignored []stri
 	if err != nil {
 		return built{}, err
 	}
-	profile, reads := &plugin.Profile{Name: *source.SchedulerName}, adapters.reads()
+	profile := &plugin.Profile{Name: *source.SchedulerName}
 	if err := assemble(profile, &order, made, scoreWeights, &adapters); err != nil {
 		return built{}, err
 	}
@@ -88,27 +83,50 @@ func build(known registry, source *configv1.KubeSchedulerProfile, ignored []stri
 	profile.PreFilterOrder = external.called(order[preFilter])
 	external.complete(profile)
 	barDevices(profile, &order)
-	lacking, err := standIn(profile, &order, slices.DeleteFunc(slices.Clone(enabled), func(name string) bool { return known.fromExternal(name) != nil }), made)
+	own := slices.DeleteFunc(slices.Clone(enabled), func(name string) bool { return known.fromExternal(name) != nil })
+	lacking, err := standIn(profile, &order, own, made)
 	if err != nil {
 		return built{}, err
 	}
-	for _, name := range enabled {
-		if x, ok := adapters.EnqueueExtensions[name]; ok && order.has(name) {
-			profile.EnqueueExtensions = append(profile.EnqueueExtensions, x)
-		}
-		if x, ok := made[name].(plugin.EnqueueExtensions); ok && order.has(name) {
-			profile.EnqueueExtensions = append(profile.EnqueueExtensions, x)
-		}
-		if r, ok := made[name].(reader); ok && order.has(name) {
-			reads = append(reads, r.Reads()...)
-		}
-	}
-	b := built{profile: profile, lack: lacking, reads: reads}
+	used := slices.DeleteFunc(slices.Clone(enabled), func(name string) bool { return !order.has(name) })
+	profile.EnqueueExtensions = append(profile.EnqueueExtensions, extensionsOf(used, &adapters, made)...)
+	b := built{profile: profile, lack: lacking, reads: append(adapters.reads(), readBy(used, made)...), external: len(own) < len(enabled)}
 	if len(order[queueSort]) > 0 {
 		b.queueSort = order[queueSort][0]
 	}
-	b.external = slices.ContainsFunc(enabled, func(name string) bool { return known.fromExternal(name) != nil })
 	return b, nil
+}
+
+// tidied returns the arguments without empty ones and those of disabled plugins, sorted.
+func tidied(arguments []configv1.PluginConfig, enabled []string) []configv1.PluginConfig {
+	arguments = slices.DeleteFunc(arguments, func(config configv1.PluginConfig) bool {
+		return !slices.Contains(enabled, config.Name) || config.Args.Object == nil && config.Args.Raw == nil
+	})
+	slices.SortFunc(arguments, func(a, b configv1.PluginConfig) int { return strings.Compare(a.Name, b.Name) })
+	return arguments
+}
+
+// extensionsOf returns the plugins that name the events to wake pods for.
+func extensionsOf(used []string, adapters *Adapters, made map[string]plugin.Plugin) (list []plugin.EnqueueExtensions) {
+	for _, name := range used {
+		if x, ok := adapters.EnqueueExtensions[name]; ok {
+			list = append(list, x)
+		}
+		if x, ok := made[name].(plugin.EnqueueExtensions); ok {
+			list = append(list, x)
+		}
+	}
+	return list
+}
+
+// readBy returns the kinds that plugins read.
+func readBy(used []string, made map[string]plugin.Plugin) (kinds []model.Kind) {
+	for _, name := range used {
+		if r, ok := made[name].(reader); ok {
+			kinds = append(kinds, r.Reads()...)
+		}
+	}
+	return kinds
 }
 
 // deciding are the points at which a plugin decides whether a pod is bound. At the others
