@@ -34,8 +34,36 @@ func (p *Plugin) Reserve(v state.View, pod *model.Pod, slot int32) ([]plan.Hold,
 	if unusable != "" {
 		return nil, errors.New(unusable)
 	}
-	var find []*model.ResourceClaim
-	var holds []plan.Hold
+	holds, find := promisedInTurn(store, claims)
+	made, uses, err := p.madeFor(v, pod, slot)
+	if err != nil {
+		return nil, err
+	}
+	if len(find) == 0 && made == nil {
+		return holds, nil
+	}
+	results, err := p.allocate(v, pod, slot, find, made)
+	if err != nil {
+		return nil, err
+	}
+	for i, claim := range find {
+		if slices.Contains(find[:i], claim) { // named twice
+			continue
+		}
+		holds = append(holds, plan.Hold{Plugin: Name, Object: claim.Ref(), Value: &devices.Promise{UID: claim.Object.UID, Allocation: &results[i]}})
+	}
+	if made != nil {
+		holds = append(holds, plan.Hold{
+			Plugin: Name, Object: model.ClaimKey{Namespace: pod.Namespace, Name: made.Name}.DeviceRef(),
+			Value: &devices.Promise{Allocation: &results[len(find)], Made: made, Uses: uses},
+		})
+	}
+	return holds, nil
+}
+
+// promisedInTurn returns holds on the claims that have a promise from earlier in the
+// turn, and the claims that need devices.
+func promisedInTurn(store *devices.Store, claims []*model.ResourceClaim) (holds []plan.Hold, find []*model.ResourceClaim) {
 	for _, claim := range unallocated(claims) {
 		promise := store.PromisedInTurn(claim.Key)
 		switch {
@@ -46,13 +74,12 @@ func (p *Plugin) Reserve(v state.View, pod *model.Pod, slot int32) ([]plan.Hold,
 			holds = append(holds, plan.Hold{Plugin: Name, Object: claim.Ref(), Value: promise})
 		}
 	}
-	made, uses, err := p.madeFor(v, pod, slot)
-	if err != nil {
-		return nil, err
-	}
-	if len(find) == 0 && made == nil {
-		return holds, nil
-	}
+	return holds, find
+}
+
+// allocate finds devices on a node for the claims, and last for made unless it is nil.
+func (p *Plugin) allocate(v state.View, pod *model.Pod, slot int32, find []*model.ResourceClaim, made *resourcev1.ResourceClaim) ([]resourcev1.AllocationResult, error) {
+	store := v.Devices()
 	q := allocator.Question{
 		Name: nameAt(v, pod, slot), Meter: v.Meter(),
 		Node: v.Node(slot).Object(), Slices: store.SlicesAt(slot, nil), Allocated: store.Allocated(), InUse: store.InUse,
@@ -83,19 +110,7 @@ func (p *Plugin) Reserve(v state.View, pod *model.Pod, slot int32) ([]plan.Hold,
 			results[i].AllocationTimestamp = &metav1.Time{Time: v.Wall()}
 		}
 	}
-	for i, claim := range find {
-		if slices.Contains(find[:i], claim) { // named twice
-			continue
-		}
-		holds = append(holds, plan.Hold{Plugin: Name, Object: claim.Ref(), Value: &devices.Promise{UID: claim.Object.UID, Allocation: &results[i]}})
-	}
-	if made != nil {
-		holds = append(holds, plan.Hold{
-			Plugin: Name, Object: model.ClaimKey{Namespace: pod.Namespace, Name: made.Name}.DeviceRef(),
-			Value: &devices.Promise{Allocation: &results[len(find)], Made: made, Uses: uses},
-		})
-	}
-	return holds, nil
+	return results, nil
 }
 
 // nameAt returns the cache key of the search for a pod's devices on a node.
