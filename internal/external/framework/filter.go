@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/berth-scheduler/berth/internal/cluster/state"
@@ -75,60 +76,22 @@ func (v *verdicts) ask(slots []int32, codes []reason.Code) {
 	r := f.r
 	t := r.turn
 	cycle := t.state
-	object := t.object
 	var d *dryRun
-	var changed map[int32]fwk.NodeInfo
 	if v.trail != (state.Trail{}) {
 		var err error
 		if d, err = r.dryRunOf(v.trail, v.v); err != nil {
-			code := f.failed(err)
-			for i := range codes {
-				codes[i] = code
-			}
+			f.failAll(codes, err)
 			return
 		}
-		cycle, changed = d.state, d.nodes
+		cycle = d.state
 	}
-	var nodes []fwk.NodeInfo
-	var outcomes []*outcome
-	if d == nil {
-		b := r.batchOf(slots)
-		nodes, outcomes = b.nodes, b.outcomesOf(len(slots))
-	} else {
-		// The call gets its own memory, because it may go on after it is abandoned.
-		nodes, outcomes = make([]fwk.NodeInfo, len(slots)), make([]*outcome, len(slots))
-		for i, slot := range slots {
-			if nodes[i] = changed[slot]; nodes[i] == nil {
-				nodes[i] = r.nodeInfo(slot)
-			}
-		}
-	}
-	err := r.lane.run(Filter, f.name, func(ctx context.Context) {
-		var last *fwk.Status // plugins often return one status for many nodes
-		var said *outcome
-		for i, node := range nodes {
-			status := f.plugin.Filter(ctx, cycle, object, node)
-			if status == nil {
-				continue
-			}
-			if status != last {
-				o := read(status, Filter, success|failing|rejecting)
-				last, said = status, &o
-			}
-			if said.code != fwk.Success {
-				outcomes[i] = said
-			}
-		}
-	})
-	if err != nil {
+	nodes, outcomes := r.memoryFor(d, slots)
+	if err := f.run(cycle, t.object, nodes, outcomes); err != nil {
 		r.batch = nil
 		if d != nil {
 			t.fail(d, err)
 		}
-		code := f.failed(err)
-		for i := range codes {
-			codes[i] = code
-		}
+		f.failAll(codes, err)
 		f.observe(Filter, fwk.Error, len(nodes), err)
 		return
 	}
@@ -143,6 +106,52 @@ func (v *verdicts) ask(slots []int32, codes []reason.Code) {
 		}
 	}
 	f.observe(Filter, worst, len(nodes), nil)
+}
+
+// memoryFor returns the NodeInfos of slots, in a dry run unless d is nil, and memory for
+// their outcomes.
+func (r *Runtime) memoryFor(d *dryRun, slots []int32) ([]fwk.NodeInfo, []*outcome) {
+	if d == nil {
+		b := r.batchOf(slots)
+		return b.nodes, b.outcomesOf(len(slots))
+	}
+	// The call gets its own memory, because it may go on after it is abandoned.
+	nodes, outcomes := make([]fwk.NodeInfo, len(slots)), make([]*outcome, len(slots))
+	for i, slot := range slots {
+		if nodes[i] = d.nodes[slot]; nodes[i] == nil {
+			nodes[i] = r.nodeInfo(slot)
+		}
+	}
+	return nodes, outcomes
+}
+
+// run calls the plugin for nodes and writes the outcomes other than success.
+func (f *filter) run(cycle fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo, outcomes []*outcome) error {
+	return f.r.lane.run(Filter, f.name, func(ctx context.Context) {
+		var last *fwk.Status // plugins often return one status for many nodes
+		var said *outcome
+		for i, node := range nodes {
+			status := f.plugin.Filter(ctx, cycle, pod, node)
+			if status == nil {
+				continue
+			}
+			if status != last {
+				o := read(status, Filter, success|failing|rejecting)
+				last, said = status, &o
+			}
+			if said.code != fwk.Success {
+				outcomes[i] = said
+			}
+		}
+	})
+}
+
+// failAll sets all codes to the code of an error.
+func (f *filter) failAll(codes []reason.Code, err error) {
+	code := f.failed(err)
+	for i := range codes {
+		codes[i] = code
+	}
 }
 
 // failed returns the code of an error.

@@ -140,42 +140,62 @@ const maxDryRuns = 8
 // dryRunOf returns the dry run of a view, with all changes of its draft. Plugins get each
 // change once.
 func (r *Runtime) dryRunOf(trail state.Trail, v state.View) (*dryRun, error) {
-	t := r.turn
-	var d *dryRun
+	d := r.turn.storedRun(trail)
+	changes, published := r.newChanges(d, v)
+	if d.err != nil || len(changes) == 0 && d.state != nil {
+		return d, d.err
+	}
+	if failed := r.apply(d, changes, published); failed != nil {
+		return nil, failed
+	}
+	return d, d.err
+}
+
+// storedRun returns the stored dry run of a trail, or stores a new one. It drops the dry
+// run of the draft before its reset.
+func (t *turn) storedRun(trail state.Trail) *dryRun {
 	for i, kept := range t.dryRuns {
 		if kept.trail == trail {
-			d = kept
-			break
+			return kept
 		}
 		if kept.trail.SameDraft(trail) { // the draft was reset
 			t.dryRuns = append(t.dryRuns[:i], t.dryRuns[i+1:]...)
 			break
 		}
 	}
-	if d == nil {
-		if len(t.dryRuns) >= maxDryRuns {
-			clear(t.dryRuns)
-			t.dryRuns = t.dryRuns[:0]
-		}
-		d = &dryRun{trail: trail, nodes: map[int32]fwk.NodeInfo{}}
-		t.dryRuns = append(t.dryRuns, d)
+	if len(t.dryRuns) >= maxDryRuns {
+		clear(t.dryRuns)
+		t.dryRuns = t.dryRuns[:0]
 	}
-	type change struct {
-		pod  fwk.PodInfo
-		slot int32
-		n    int32
-	}
-	var changes []change
-	published := map[int32]fwk.NodeInfo{}
+	d := &dryRun{trail: trail, nodes: map[int32]fwk.NodeInfo{}}
+	t.dryRuns = append(t.dryRuns, d)
+	return d
+}
+
+// draftChange adds a pod to a node (n is 1) or removes it (n is -1).
+type draftChange struct {
+	pod  fwk.PodInfo
+	slot int32
+	n    int32
+}
+
+// newChanges returns the changes of a view that plugins have not seen in the dry run. It
+// also returns the turn's NodeInfos of the nodes that the dry run has not changed yet.
+func (r *Runtime) newChanges(d *dryRun, v state.View) (changes []draftChange, published map[int32]fwk.NodeInfo) {
+	published = map[int32]fwk.NodeInfo{}
 	for c := range v.ChangesFrom(d.applied) {
-		changes = append(changes, change{t.podInfo(r, c.Pod, c.Slot), c.Slot, c.N})
+		changes = append(changes, draftChange{r.turn.podInfo(r, c.Pod, c.Slot), c.Slot, c.N})
 		if d.nodes[c.Slot] == nil {
 			published[c.Slot] = r.nodeInfo(c.Slot)
 		}
 	}
-	if d.err != nil || len(changes) == 0 && d.state != nil {
-		return d, d.err
-	}
+	return changes, published
+}
+
+// apply makes the changes in a dry run, in one call of the lane. An error of a plugin
+// becomes the error of the dry run. A failed call is returned, and ends the dry run.
+func (r *Runtime) apply(d *dryRun, changes []draftChange, published map[int32]fwk.NodeInfo) (failed error) {
+	t := r.turn
 	extensions := r.extensions(t.skippedFilters)
 	base, object, log := t.state, t.object, r.config.Log
 	var running atomic.Pointer[string] // the plugin that is being called
@@ -210,10 +230,10 @@ func (r *Runtime) dryRunOf(trail state.Trail, v state.View) (*dryRun, error) {
 			f.Plugin = *name
 		}
 		t.fail(d, failed)
-		return nil, failed
+		return failed
 	}
 	d.err = err
-	return d, err
+	return nil
 }
 
 // fail ends a dry run: from now on every call returns the error. An abandoned call may
