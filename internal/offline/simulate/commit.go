@@ -320,46 +320,15 @@ func (c *Cluster) recordFailure(s *commit.Settled) {
 
 // carryOut executes a request as the API server does when nothing fails.
 func (c *Cluster) carryOut(request commit.Request) commit.Response {
-	key := request.Key()
 	switch request.Kind {
 	case commit.Record:
 		return commit.Response{Err: c.store.createEvent(&request.Series, c.now)}
 	case commit.Repeat:
 		return commit.Response{Err: c.store.patchEvent(&request.Series, c.now)}
 	case commit.Bind:
-		bound, err := c.store.bind(key, request.Binding.UID, request.Binding.Target.Name)
-		if err != nil {
-			return commit.Response{Err: err}
-		}
-		c.changes++
-		if c.config.Pods == nil {
-			c.round.Stored = append(c.round.Stored, bound)
-		}
-		c.show(bound)
+		return c.bindPod(request)
 	case commit.WriteStep, commit.UndoStep:
-		c.volume.interfere(request.Write)
-		if request.Write.Delete {
-			ref, err := c.store.deletable(request.Write)
-			if err == nil {
-				c.DeleteObject(ref)
-			}
-			return commit.Response{Err: err}
-		}
-		patched, err := c.store.patch(request.Write)
-		if err != nil {
-			return commit.Response{Err: err}
-		}
-		if patched != nil {
-			c.changes++
-			c.show(patched)
-		}
-		if patched != nil && isOver(patched) {
-			c.remove(refOf(patched))
-			return commit.Response{}
-		}
-		if request.Write.Learn {
-			return commit.Response{Object: c.answered(c.store.about(request.Write))}
-		}
+		return c.write(request.Write)
 	case commit.Read:
 		stored := c.store.about(request.Write)
 		if stored == nil {
@@ -367,29 +336,82 @@ func (c *Cluster) carryOut(request commit.Request) commit.Response {
 		}
 		return commit.Response{Object: c.answered(stored)}
 	case commit.Ask:
-		pod := c.store.pods[key]
+		pod := c.store.pods[request.Key()]
 		if pod == nil || pod.UID != request.Pod.UID {
-			return commit.Response{Err: apierrors.NewNotFound(v1.Resource("pods"), key.Name)}
+			return podNotFound(request)
 		}
 		return commit.Response{NodeName: pod.Spec.NodeName}
 	case commit.Delete:
 		return c.deletePod(request)
 	case commit.Patch, commit.Mark:
-		if c.store.pods[key] == nil {
-			return commit.Response{Err: apierrors.NewNotFound(v1.Resource("pods"), key.Name)}
-		}
-		condition := v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionFalse}
-		if request.Condition != nil {
-			condition = *request.Condition
-		} else if have := report.ScheduledCondition(request.Pod.Object); have != nil {
-			condition = *have
-		}
-		pod, ok := c.store.setCondition(key, request.Pod.UID, condition, request.Nomination)
-		if !ok {
-			return commit.Response{Err: apierrors.NewConflict(v1.Resource("pods"), key.Name, fmt.Errorf("the UID is another pod's"))}
-		}
-		c.show(pod)
+		return c.patchStatus(request)
 	}
+	return commit.Response{}
+}
+
+func podNotFound(request commit.Request) commit.Response {
+	return commit.Response{Err: apierrors.NewNotFound(v1.Resource("pods"), request.Key().Name)}
+}
+
+// bindPod stores a binding.
+func (c *Cluster) bindPod(request commit.Request) commit.Response {
+	bound, err := c.store.bind(request.Key(), request.Binding.UID, request.Binding.Target.Name)
+	if err != nil {
+		return commit.Response{Err: err}
+	}
+	c.changes++
+	if c.config.Pods == nil {
+		c.round.Stored = append(c.round.Stored, bound)
+	}
+	c.show(bound)
+	return commit.Response{}
+}
+
+// write executes the write of a plugin's step.
+func (c *Cluster) write(w *plan.Write) commit.Response {
+	c.volume.interfere(w)
+	if w.Delete {
+		ref, err := c.store.deletable(w)
+		if err == nil {
+			c.DeleteObject(ref)
+		}
+		return commit.Response{Err: err}
+	}
+	patched, err := c.store.patch(w)
+	if err != nil {
+		return commit.Response{Err: err}
+	}
+	if patched != nil {
+		c.changes++
+		c.show(patched)
+	}
+	if patched != nil && isOver(patched) {
+		c.remove(refOf(patched))
+		return commit.Response{}
+	}
+	if w.Learn {
+		return commit.Response{Object: c.answered(c.store.about(w))}
+	}
+	return commit.Response{}
+}
+
+// patchStatus stores a pod's condition and nomination.
+func (c *Cluster) patchStatus(request commit.Request) commit.Response {
+	key := request.Key()
+	if c.store.pods[key] == nil {
+		return podNotFound(request)
+	}
+	condition := v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionFalse}
+	if request.Condition != nil {
+		condition = *request.Condition
+	} else if have := report.ScheduledCondition(request.Pod.Object); have != nil {
+		condition = *have
+	}
+	pod, ok := c.store.setCondition(key, request.Pod.UID, condition, request.Nomination)
+	if !ok {
+		return commit.Response{Err: apierrors.NewConflict(v1.Resource("pods"), key.Name, fmt.Errorf("the UID is another pod's"))}
+	}
+	c.show(pod)
 	return commit.Response{}
 }
 

@@ -86,40 +86,18 @@ func Run(config Config, files *manifest.Cluster, progress func(decided, pending 
 		return nil, err
 	}
 	pending, placed := divide(files.Pods)
-	before := tallied(files.Nodes, placed)
-	asked := make([]pendingPod, 0, len(pending)) // keys, not pods: the pods are replaced in the store
-	ask := func(pod *v1.Pod) {
-		group, _ := groupKeyOf(pod)
-		asked = append(asked, pendingPod{keyOf(pod), group})
-	}
+	before := initial{amounts: tallied(files.Nodes, placed), pending: make([]pendingPod, 0, len(pending))}
 	for _, pod := range placed {
 		c.SetPod(pod)
 	}
 	for _, pod := range pending {
-		ask(pod)
+		before.ask(pod)
 		c.SetPod(pod)
 	}
 	all := len(pending)
 	if config.Pods != nil {
 		all += config.Pods.Pending()
-		asked = slices.Grow(asked, config.Pods.Pending())
-		next, stop := iter.Pull(config.Pods.pods())
-		defer stop()
-		c.more = func() bool {
-			pod, ok := next()
-			switch {
-			case !ok:
-				c.more = nil
-				return false
-			case pod.Spec.NodeName == "":
-				ask(pod)
-			default:
-				addTo(before, pod)
-			}
-			c.changes++
-			c.show(c.store.adoptPod(pod))
-			return true
-		}
+		defer c.feed(&before)()
 	}
 	decided, victims := 0, victims{}
 	each := func(r Round) error {
@@ -133,25 +111,65 @@ func Run(config Config, files *manifest.Cluster, progress func(decided, pending 
 	if err := c.untilQuiet(each); err != nil {
 		return nil, err
 	}
-	result := &Result{Pods: make([]Placement, 0, len(asked))}
+	return c.result(files.Nodes, &before, &victims), nil
+}
+
+// initial is the pods of a simulation before the first decision.
+type initial struct {
+	amounts map[string]amounts // the requests of the placed pods on each node
+	pending []pendingPod
+}
+
+// pendingPod identifies a pod that was pending. The pod itself is replaced in the store.
+type pendingPod struct {
+	pod   model.PodKey
+	group model.GroupKey // zero without a group
+}
+
+// ask adds a pending pod.
+func (b *initial) ask(pod *v1.Pod) {
+	group, _ := groupKeyOf(pod)
+	b.pending = append(b.pending, pendingPod{keyOf(pod), group})
+}
+
+// feed makes the cluster create the pods of Config.Pods one by one and adds each to the
+// initial pods. The returned function ends that.
+func (c *Cluster) feed(before *initial) (stop func()) {
+	before.pending = slices.Grow(before.pending, c.config.Pods.Pending())
+	next, stop := iter.Pull(c.config.Pods.pods())
+	c.more = func() bool {
+		pod, ok := next()
+		switch {
+		case !ok:
+			c.more = nil
+			return false
+		case pod.Spec.NodeName == "":
+			before.ask(pod)
+		default:
+			addTo(before.amounts, pod)
+		}
+		c.changes++
+		c.show(c.store.adoptPod(pod))
+		return true
+	}
+	return stop
+}
+
+// result returns the outcome for the initial pods.
+func (c *Cluster) result(nodes []*v1.Node, before *initial, victims *victims) *Result {
+	result := &Result{Pods: make([]Placement, 0, len(before.pending))}
 	groups := c.newGroupResults()
-	for i := range asked {
-		p := c.placement(asked[i].pod)
-		groups.take(&asked[i], &p)
+	for i := range before.pending {
+		p := c.placement(before.pending[i].pod)
+		groups.take(&before.pending[i], &p)
 		result.Pods = append(result.Pods, p)
 	}
 	result.Groups = groups.all()
 	result.Evictions = victims.evicted(c)
-	result.before, result.after = before, c.tallied(files.Nodes)
-	result.Summary = summarize(files.Nodes, before, result.after, result.Pods)
+	result.before, result.after = before.amounts, c.tallied(nodes)
+	result.Summary = summarize(nodes, result.before, result.after, result.Pods)
 	result.Summary.Evicted = len(result.Evictions)
-	return result, nil
-}
-
-// pendingPod identifies a pod that was pending.
-type pendingPod struct {
-	pod   model.PodKey
-	group model.GroupKey // zero without a group
+	return result
 }
 
 // take creates everything but pods.
