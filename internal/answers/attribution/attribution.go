@@ -238,16 +238,5 @@ func (r *Result) Make(d *Differences, cause *Cause) (members []*v1.Pod, set, gon
 	return d.make(r.Direction, cause.units)
 }
 
-// Part returns a cause with a subset of the changes, for Make.
-func (c *Cause) Part(has func(i int) bool) *Cause {
-	part := &Cause{}
-	for i := range c.Changes {
-		if has(i) {
-			part.Changes, part.units = append(part.Changes, c.Changes[i]), append(part.units, c.units[i])
-		}
-	}
-	return part
-}
-
 // refOf returns the reference of an object.
 func refOf(o kinds.Object) model.Ref { return kinds.Of(o).Ref(o) }

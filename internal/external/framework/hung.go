@@ -53,16 +53,6 @@ func (h hung) strikes(plugin string) int {
 	return n
 }
 
-// running returns the number of hanging calls.
-func (h hung) running() (n int) {
-	for _, pods := range h {
-		for _, calls := range pods {
-			n += calls
-		}
-	}
-	return n
-}
-
 // aside remembers pods whose plugin calls hung. Only the loop's goroutine uses it.
 type aside map[asideKey]*setAside
 

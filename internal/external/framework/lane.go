@@ -122,13 +122,6 @@ func NewLane(parent context.Context, deadline time.Duration, now func() time.Tim
 	return &Lane{parent: klog.NewContext(parent, log), deadline: deadline, now: now, log: log, timer: timer, hung: hung{}, gaveUp: map[string]*Failure{}, aside: aside{}}
 }
 
-// Abandoned returns how many calls have been abandoned, and how many of them still run.
-func (l *Lane) Abandoned() (ever, running int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.abandoned, l.hung.running()
-}
-
 // call runs f on the lane and returns its result. If f panics, or takes longer than the
 // deadline, it returns an error, and the result is dropped.
 func call[T any](l *Lane, point Point, plugin string, f func(ctx context.Context) T) (T, error) {

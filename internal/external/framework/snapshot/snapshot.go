@@ -56,9 +56,6 @@ func (s *Snapshot) Lister() *Lister { return &s.lister }
 // concurrent use.
 func (s *Snapshot) Devices() *Devices { return &s.devices }
 
-// Built returns how many NodeInfos Update has built so far.
-func (s *Snapshot) Built() int { return s.built }
-
 // Update sets the lister's content to a view. The cost is proportional to the changes
 // since the last call.
 func (s *Snapshot) Update(v state.View) {
