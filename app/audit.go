@@ -11,26 +11,20 @@ import (
 
 // audit checks the invariants of the loop and of commit. Call it only between two rounds
 // of the loop.
-func (p *pipeline) audit() error {
-	var violations []error
-	for _, audit := range []func() error{p.loop.Audit, p.commit.Audit} {
-		violations = append(violations, audit())
-	}
-	return errors.Join(violations...)
-}
+func (p *pipeline) audit() error { return errors.Join(p.loop.Audit(), p.commit.Audit()) }
 
 // auditor audits after every round with a change. It ends the process at the first
 // violation, because decisions based on wrong numbers are wrong.
 type auditor struct {
-	audit func() error
+	audit func(*loop.Round) error
 	log   klog.Logger
 	// exit ends the process at once.
 	exit func()
 }
 
 // Round audits.
-func (a auditor) Round(*loop.Round) {
-	if err := a.audit(); err != nil {
+func (a auditor) Round(r *loop.Round) {
+	if err := a.audit(r); err != nil {
 		logViolations(a.log, err)
 		a.log.Error(nil, "Stopping: an invariant is violated, so decisions could be wrong", "flag", "--"+auditFlag)
 		a.exit()

@@ -18,7 +18,7 @@ func TestAuditor(t *testing.T) {
 	var violations error
 	exits := 0
 	a := auditor{
-		audit: func() error { return violations },
+		audit: func(*loop.Round) error { return violations },
 		log:   textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&text))),
 		exit:  func() { exits++ },
 	}

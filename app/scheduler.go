@@ -13,18 +13,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
-	"github.com/berth-scheduler/berth/internal/answers/hints"
-	"github.com/berth-scheduler/berth/internal/answers/history"
-	"github.com/berth-scheduler/berth/internal/cluster/ingest"
-	"github.com/berth-scheduler/berth/internal/cluster/kinds"
-	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/config"
-	"github.com/berth-scheduler/berth/internal/decide/engine"
-	"github.com/berth-scheduler/berth/internal/kit/quietlog"
 	"github.com/berth-scheduler/berth/internal/kube"
-	"github.com/berth-scheduler/berth/internal/loop"
-	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/queue"
 	"github.com/berth-scheduler/berth/internal/serve/server"
 )
 
@@ -97,108 +87,18 @@ func assemble(ctx context.Context, o *options, c *config.Config, access *rest.Co
 			added.stop(log)
 		}
 	}()
-	parts, err := newPipeline(o, c, client, leads, seen, added, name, log)
-	if err != nil {
-		return nil, err
-	}
-	synced := make(chan struct{})
-	serve, err := newServer(ctx, o, c, leads, parts, added, synced)
+	parts, err := newPipeline(&setup{options: o, config: c, client: client, leads: leads, seen: seen, external: added, name: name, log: log})
 	if err != nil {
 		return nil, err
 	}
 	s = &scheduler{
-		config: c, log: log, pipeline: parts, leadership: leads, observers: seen, external: added, name: name, serve: serve, synced: synced,
+		config: c, log: log, pipeline: parts, leadership: leads, observers: seen, external: added, name: name, synced: make(chan struct{}),
 		release: release, standalone: o.standalone,
 	}
-	if serve != nil {
-		serve.Explain, serve.Queue = s.explain(), s.listsQueue()
+	if s.serve, err = newServer(ctx, o, s); err != nil {
+		return nil, err
 	}
 	return s, nil
-}
-
-// pipeline is the parts that a pod passes through.
-type pipeline struct {
-	watch    *kube.Watch
-	changes  *ingest.Ingest
-	loop     *loop.Loop
-	commit   *commit.Commit
-	watchdog *watchdog
-	flush    func() // logs how many messages about malformed objects were suppressed
-	// history holds recent decisions; nil if it is turned off.
-	history *history.History
-}
-
-// newPipeline builds the parts in the order of a pod's way: watch, ingest, loop with
-// queue and engine, commit, writer.
-func newPipeline(o *options, c *config.Config, client *kube.Client, leads leadership, seen observers, added *external, name *cache.InformerName, log klog.Logger) (pipeline, error) {
-	quiet, flush := quietlog.Logger(log)
-	changes := ingest.New(c.Compile(), ingest.OnMalformed(func(ref model.Ref, problem any) {
-		quiet.Error(fmt.Errorf("%v", problem), "Malformed object is set aside", "resource", kinds.Get(ref.Kind).Resource.Resource, "object", klog.KRef(ref.Namespace, ref.Name))
-	}))
-	rules := c.Queue(o.deprecated.maxParked)
-	rules.GroupPatience = o.groupPatience
-	waiting, err := queue.New(rules)
-	if err != nil {
-		return pipeline{}, fmt.Errorf("build the queue: %w", err)
-	}
-	parts := pipeline{changes: changes, flush: flush, watchdog: &watchdog{log: log, limit: o.loopDeadline, note: leads.note()}}
-	decider, err := engine.New(engine.Config{Profiles: c.Profiles, Seed: o.seed, OnPhase: func(phase engine.Phase) {
-		seen.metrics.Loop.Enter(phase)
-		parts.loop.Pulse().Enter(phase)
-	}, Audit: o.audit, GroupRetries: o.groupRetries})
-	if err != nil {
-		return pipeline{}, fmt.Errorf("build the engine: %w", err)
-	}
-	watch, err := kube.NewWatch(client, changes, c.Reads(), name, added.watches(c, changes, log)...)
-	if err != nil {
-		return pipeline{}, err
-	}
-	writer, err := kube.NewWriter(client, c.WholeObjects())
-	if err != nil {
-		return pipeline{}, err
-	}
-	committer, err := commit.New(commit.Config{
-		Writer:           leads.guarded(writer),
-		Binder:           c.Binder,
-		Results:          changes,
-		Log:              log,
-		InFlight:         o.inFlight,
-		ReportsPerSecond: o.reportsPerSecond,
-		MaxBindings:      commit.DefaultMaxBindings,
-		MaxReports:       commit.DefaultMaxReports,
-		MaxSeries:        commit.DefaultMaxSeries,
-		Timeout:          commit.DefaultTimeout,
-		EventPause:       commit.DefaultEventPause,
-		Drain:            o.drain,
-		Announce:         c.Announce,
-		Observers:        seen.ofWrites(),
-	})
-	if err != nil {
-		return pipeline{}, err
-	}
-	added.join(changes, committer)
-	parts.watch, parts.commit = watch, committer
-	rounds := []loop.Observer{seen.clock, seen.metrics.Loop, parts.watchdog}
-	if o.audit {
-		rounds = append(rounds, auditor{func() error { return parts.audit() }, log, leads.exit})
-	}
-	if parts.history, err = newHistory(o.historyMiB, seen.clock.Now); err != nil {
-		return pipeline{}, err
-	}
-	if parts.history != nil {
-		rounds = append(rounds, recorder{parts.history, seen.metrics.Explain})
-	}
-	var finder *hints.Finder
-	if o.eventHints {
-		finder = hints.New(hints.Config{Compile: c.Compile(), Now: time.Now})
-		rounds = append(rounds, hinted{finder, seen.metrics.Explain})
-	}
-	parts.loop = loop.New(changes, waiting, decider, seen.before(logged{committer, log}), rounds...)
-	parts.watchdog.beat = parts.loop.Pulse().Beat
-	if finder != nil {
-		parts.loop.Advise(finder)
-	}
-	return parts, nil
 }
 
 // newAccess returns the client configuration for the API server.

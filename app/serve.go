@@ -8,17 +8,15 @@ import (
 	"k8s.io/apiserver/pkg/server/flagz"
 	"k8s.io/apiserver/pkg/server/healthz"
 
-	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/kube"
 	"github.com/berth-scheduler/berth/internal/serve/metrics"
 	"github.com/berth-scheduler/berth/internal/serve/server"
 )
 
-// newServer opens the listener and returns the server's configuration; nil without a
-// secure port. Requests are answered only after run begins. The context ends when the
-// scheduler is to stop. The channel synced is closed once the first lists of the watch
-// are applied.
-func newServer(ctx context.Context, o *options, c *config.Config, leads leadership, parts pipeline, added *external, synced <-chan struct{}) (*server.Config, error) {
+// newServer opens the listener and returns the configuration of a scheduler's server; nil
+// without a secure port. Requests are answered only after run begins. The context ends
+// when the scheduler is to stop.
+func newServer(ctx context.Context, o *options, of *scheduler) (*server.Config, error) {
 	serving, err := o.access.Listen()
 	if serving == nil || err != nil {
 		return nil, err
@@ -31,26 +29,28 @@ func newServer(ctx context.Context, o *options, c *config.Config, leads leadersh
 		Serving:             serving,
 		Authenticator:       authenticator,
 		Authorizer:          authorizer,
-		Configuration:       c.Shown(),
-		Profiling:           *c.Source.EnableProfiling,
-		ContentionProfiling: *c.Source.EnableContentionProfiling,
-		Resources:           server.WhileLeading(leads.leading, resources(parts.watch)),
+		Configuration:       of.config.Shown(),
+		Profiling:           *of.config.Source.EnableProfiling,
+		ContentionProfiling: *of.config.Source.EnableContentionProfiling,
+		Resources:           server.WhileLeading(of.leadership.leading, resources(of.watch)),
+		Explain:             of.explain(),
+		Queue:               of.listsQueue(),
 	}
-	s.Healthz, s.Readyz = checks(ctx, leads, synced)
-	if added != nil {
-		s.Readyz = append(s.Readyz, healthz.NamedCheck("plugins", func(*http.Request) error { return added.host.Check() }))
+	s.Healthz, s.Readyz = checks(ctx, of.leadership, of.synced)
+	if of.external != nil {
+		s.Readyz = append(s.Readyz, healthz.NamedCheck("plugins", func(*http.Request) error { return of.external.host.Check() }))
 	}
 	// The library adds ping only if no other check exists, as for kube-scheduler's
 	// /livez.
-	s.Livez = []healthz.HealthChecker{healthz.PingHealthz, parts.watchdog}
+	s.Livez = []healthz.HealthChecker{healthz.PingHealthz, of.watchdog}
 	if len(s.Healthz) == 0 {
 		s.Healthz = append(s.Healthz, healthz.PingHealthz)
 	}
-	s.Healthz = append(s.Healthz, parts.watchdog)
-	if c.Flagz {
+	s.Healthz = append(s.Healthz, of.watchdog)
+	if of.config.Flagz {
 		s.Flags = shownFlags{flagz.NamedFlagSetsReader{FlagSets: o.sets}}
 	}
-	if c.Statusz {
+	if of.config.Statusz {
 		s.Versions = o.gates.Versions()
 	}
 	return s, nil

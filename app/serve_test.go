@@ -74,7 +74,7 @@ func TestServesLess(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.access.Serving.BindPort = 0
-	if serve, err := newServer(t.Context(), o, nil, leadership{}, pipeline{}, nil, nil); serve != nil || err != nil {
+	if serve, err := newServer(t.Context(), o, &scheduler{}); serve != nil || err != nil {
 		t.Errorf("got %v, %v", serve, err)
 	}
 }

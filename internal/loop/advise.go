@@ -21,10 +21,6 @@ type Adviser interface {
 	Next() (at time.Time, ok bool)
 }
 
-// Advise sets the adviser, whose hints are added to FailedScheduling events. It must be
-// called before the first round.
-func (l *Loop) Advise(by Adviser) { l.adviser = by }
-
 // search continues the searches of the adviser.
 func (l *Loop) search(now time.Time) {
 	if l.adviser != nil {

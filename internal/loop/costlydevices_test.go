@@ -67,7 +67,7 @@ func newWithCards(t testing.TB, nodes, functions int, timeout time.Duration) *wi
 	}
 	changes := ingest.New(c.Compile())
 	f := &withCards{full{engine: decider, changes: changes, commit: &atOnce{changes: changes, made: map[plan.Outcome]int{}}, now: time.Unix(1_000_000, 0)}, &bills{}}
-	f.loop = loop.New(changes, waiting, decider, f.commit, f.bills)
+	f.loop = loop.New(loop.Config{Source: changes, Queue: waiting, Engine: decider, Commit: f.commit, Observers: []loop.Observer{f.bills}})
 	changes.Set(&resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "vf"}, Spec: resourcev1.DeviceClassSpec{Selectors: deviceSelectors(`device.driver == "nic.example.com"`)}})
 	for i := range nodes {
 		node := fmt.Sprintf("node-%05d", i)

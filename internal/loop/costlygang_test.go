@@ -42,7 +42,7 @@ func TestGangOfTwoKindsEnds(t *testing.T) {
 	}
 	changes := ingest.New(c.Compile())
 	f := &withDevices{full: full{engine: decider, changes: changes, commit: &atOnce{changes: changes, made: map[plan.Outcome]int{}}, now: time.Unix(1_000_000, 0)}}
-	f.loop = loop.New(changes, waiting, decider, f.commit)
+	f.loop = loop.New(loop.Config{Source: changes, Queue: waiting, Engine: decider, Commit: f.commit})
 	changes.Set(&resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}, Spec: resourcev1.DeviceClassSpec{Selectors: deviceSelectors(`device.driver == "gpu.example.com"`)}})
 	small := "small"
 	for i := range nodes {

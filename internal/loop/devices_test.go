@@ -39,7 +39,7 @@ func newWithDevices(t testing.TB, nodes, hopeless int) *withDevices {
 	c, waiting, decider := defaultParts(t, false)
 	changes := ingest.New(c.Compile())
 	f := &withDevices{full: full{engine: decider, changes: changes, commit: &atOnce{changes: changes, made: map[plan.Outcome]int{}}, now: time.Unix(1_000_000, 0)}}
-	f.loop = loop.New(changes, waiting, decider, f.commit)
+	f.loop = loop.New(loop.Config{Source: changes, Queue: waiting, Engine: decider, Commit: f.commit})
 	for name, expression := range map[string]string{
 		"gpu": `device.driver == "gpu.example.com"`, "fpga": `device.driver == "fpga.example.com"`,
 		"large": `device.driver == "gpu.example.com" && device.attributes["gpu.example.com"].model == "large"`,

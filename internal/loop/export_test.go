@@ -10,6 +10,9 @@ import (
 // GoBy replaces the system's clock of the loop.
 func (l *Loop) GoBy(system func() time.Time) { l.now, l.wall = steady(system), system }
 
+// Advise sets the adviser of a loop that was built without an adviser.
+func (l *Loop) Advise(by Adviser) { l.adviser = by }
+
 // KeepFor reserves room for a group until a time, as if a search had found it.
 func (l *Loop) KeepFor(group *model.PodGroup, room []plan.Nomination, until time.Time) {
 	root := model.RootKey{Key: group.Key}

@@ -65,7 +65,7 @@ func newGroupingWith(t *testing.T, on map[string]bool, profiles string, observer
 		t.Fatal(err)
 	}
 	g := &grouping{T: t, changes: ingest.New(c.Compile()), commit: &held{}, now: time.Unix(1_000_000, 0)}
-	g.loop = loop.New(g.changes, waiting, decider, g.commit, observers...)
+	g.loop = loop.New(loop.Config{Source: g.changes, Queue: waiting, Engine: decider, Commit: g.commit, Observers: observers})
 	return g
 }
 

@@ -61,7 +61,7 @@ func TestGiantChangesAreHeld(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c, waiting, decider := defaultParts(t, false)
 			changes, commit, watch := ingest.New(c.Compile()), &held{}, &stopwatch{}
-			l := loop.New(changes, waiting, decider, commit, watch)
+			l := loop.New(loop.Config{Source: changes, Queue: waiting, Engine: decider, Commit: commit, Observers: []loop.Observer{watch}})
 			now := time.Unix(1_000_000, 0)
 			changes.Set(build.Node("a", build.Allocatable("cpu=8 memory=8Gi pods=110")))
 			l.Once(now)
@@ -103,7 +103,7 @@ func TestGiantChangesAreHeld(t *testing.T) {
 func TestFirstRoundAppliesAll(t *testing.T) {
 	c, waiting, decider := defaultParts(t, false)
 	changes := ingest.New(c.Compile())
-	l := loop.New(changes, waiting, decider, &held{})
+	l := loop.New(loop.Config{Source: changes, Queue: waiting, Engine: decider, Commit: &held{}})
 	for i := range giants {
 		changes.Set(giant(i))
 	}
@@ -150,7 +150,7 @@ func TestRunAppliesHeldChanges(t *testing.T) {
 func TestNominationOfHeldPod(t *testing.T) {
 	c, waiting, decider := defaultParts(t, false)
 	changes := ingest.New(c.Compile())
-	l := loop.New(changes, waiting, decider, &held{})
+	l := loop.New(loop.Config{Source: changes, Queue: waiting, Engine: decider, Commit: &held{}})
 	now := time.Unix(1_000_000, 0)
 	changes.Set(build.Node("a", build.Allocatable("cpu=8 memory=8Gi pods=110")))
 	l.Once(now)
@@ -174,7 +174,7 @@ func TestNominationOfHeldPod(t *testing.T) {
 func TestHeldChangesAreBounded(t *testing.T) {
 	c, waiting, decider := defaultParts(t, false)
 	changes := ingest.New(c.Compile())
-	l := loop.New(changes, waiting, decider, &held{})
+	l := loop.New(loop.Config{Source: changes, Queue: waiting, Engine: decider, Commit: &held{}})
 	now := time.Unix(1_000_000, 0)
 	l.Once(now)
 	for range giants {

@@ -21,7 +21,7 @@ func newHopeless(t testing.TB, nodes, parked int) *full {
 	c, waiting, decider := defaultParts(t, false)
 	changes := ingest.New(c.Compile())
 	f := &full{engine: decider, changes: changes, commit: &atOnce{changes: changes, made: map[plan.Outcome]int{}}, now: time.Now()}
-	f.loop = loop.New(changes, waiting, decider, f.commit)
+	f.loop = loop.New(loop.Config{Source: changes, Queue: waiting, Engine: decider, Commit: f.commit})
 	high := func(p *v1.Pod) *v1.Pod {
 		priority := int32(1000)
 		p.Spec.Priority = &priority

@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -53,7 +54,7 @@ type Loop struct {
 	searches gang.Searches
 	adviser  Adviser // nil: no hints in events
 	report   reporting
-	pulse    Pulse
+	pulse    *Pulse
 	// budget limits the units of work of a turn in one round, if the turn can stop and
 	// continue in another round; 0 means no limit.
 	budget int64
@@ -75,11 +76,26 @@ type Loop struct {
 	now, wall func() time.Time
 }
 
-// New builds a loop. The loop owns its arguments and the state of the queue.
-func New(source Source, queue *queue.Queue, engine *engine.Engine, commit Committer, observers ...Observer) *Loop {
+// Config has the parts of a loop, which owns them and the state of the queue.
+type Config struct {
+	Source    Source
+	Queue     *queue.Queue
+	Engine    *engine.Engine
+	Commit    Committer
+	Observers []Observer
+	// Adviser gives hints for FailedScheduling events. It is optional.
+	Adviser Adviser
+	// Pulse shows the loop's work to other goroutines. It is optional. The engine's
+	// phases are entered by Config.OnPhase of the engine.
+	Pulse *Pulse
+}
+
+// New builds a loop.
+func New(c Config) *Loop {
 	return &Loop{
-		source: source, state: queue.State(), queue: queue, engine: engine, commit: commit, waits: newWaits(), budget: turnBudget,
-		report: newReporting(observers), asks: make(chan func()), asking: make(chan struct{}, 1), now: steady(time.Now), wall: time.Now,
+		source: c.Source, state: c.Queue.State(), queue: c.Queue, engine: c.Engine, commit: c.Commit, adviser: c.Adviser,
+		waits: newWaits(), budget: turnBudget, report: newReporting(c.Observers), pulse: cmp.Or(c.Pulse, &Pulse{}),
+		asks: make(chan func()), asking: make(chan struct{}, 1), now: steady(time.Now), wall: time.Now,
 	}
 }
 

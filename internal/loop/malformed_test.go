@@ -111,7 +111,7 @@ func TestAnyObjects(t *testing.T) {
 		fill, shaped := filler(seed), kinds.Kept(false)
 		now := time.Unix(1_000_000, 0)
 		commit := &atOnce{changes: changes, made: map[plan.Outcome]int{}}
-		l := loop.New(changes, waiting, decider, commit)
+		l := loop.New(loop.Config{Source: changes, Queue: waiting, Engine: decider, Commit: commit})
 		var pods []string
 		for range 25 {
 			for range 10 {

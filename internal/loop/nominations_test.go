@@ -27,7 +27,7 @@ func TestDecisionHasTheLastWordAboutNominations(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := &atOnce{changes: changes, made: map[plan.Outcome]int{}}
-	l := loop.New(changes, waiting, decider, at)
+	l := loop.New(loop.Config{Source: changes, Queue: waiting, Engine: decider, Commit: at})
 	changes.Set(build.Node("a", build.Allocatable("cpu=2 memory=8Gi pods=110")))
 	changes.Set(lowly("first"))
 	changes.Set(lowly("last"))

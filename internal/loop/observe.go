@@ -66,7 +66,13 @@ type Round struct {
 	Unfinished bool
 	// Moves are the moves of waiting pods from place to place.
 	Moves []queue.Move
+
+	loop *Loop
 }
+
+// Audit checks the invariants of the loop, as Loop.Audit does. An observer may call it
+// while it is shown the round.
+func (r *Round) Audit() error { return r.loop.Audit() }
 
 // Evaluation is the attempt of a domain placement. Feasible means room for enough
 // members; Took is the duration.
@@ -258,7 +264,7 @@ func (r *reporting) ended(l *Loop) {
 	if len(r.observers) == 0 {
 		return
 	}
-	r.round.Moves = moves
+	r.round.Moves, r.round.loop = moves, l
 	r.round.Unfinished = l.unfinished
 	decided := r.round.Attempt != nil
 	if decided {

@@ -43,7 +43,7 @@ func newPreempting(t *testing.T, others ...kinds.Object) *preempting {
 	t.Helper()
 	c, waiting, decider := defaultParts(t, true)
 	p := &preempting{T: t, changes: ingest.New(c.Compile()), commit: &held{}, now: time.Unix(1_000_000, 0)}
-	p.loop = loop.New(p.changes, waiting, decider, p.commit)
+	p.loop = loop.New(loop.Config{Source: p.changes, Queue: waiting, Engine: decider, Commit: p.commit})
 	for _, o := range others {
 		p.changes.Set(o)
 	}

@@ -68,6 +68,3 @@ func (p *Pulse) decide(pod *model.Pod) {
 	p.Enter(engine.PreFilter)
 	p.begin(Deciding)
 }
-
-// Pulse shows whether the loop turns.
-func (l *Loop) Pulse() *Pulse { return &l.pulse }

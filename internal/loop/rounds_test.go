@@ -84,7 +84,7 @@ func TestHowLongARoundTakes(t *testing.T) {
 			t.Fatal(err)
 		}
 		changes, watch := ingest.New(c.Compile()), &stopwatch{}
-		l := loop.New(slowSource{changes, func() { atAsked = compared }}, waiting, decider, &slowCommit{}, watch)
+		l := loop.New(loop.Config{Source: slowSource{changes, func() { atAsked = compared }}, Queue: waiting, Engine: decider, Commit: &slowCommit{}, Observers: []loop.Observer{watch}})
 		if l.Engine() != decider || l.Queue() != waiting {
 			t.Error("the loop has another engine or queue")
 		}
@@ -116,7 +116,7 @@ func TestHowLongARoundTakes(t *testing.T) {
 func TestWhenObserversHear(t *testing.T) {
 	c, waiting, decider := defaultParts(t, false)
 	changes, watch := ingest.New(c.Compile()), &stopwatch{}
-	l := loop.New(changes, waiting, decider, &held{}, watch)
+	l := loop.New(loop.Config{Source: changes, Queue: waiting, Engine: decider, Commit: &held{}, Observers: []loop.Observer{watch}})
 	now := time.Unix(1_000_000, 0)
 	hears := func(what string, rounds int) {
 		t.Helper()
@@ -155,7 +155,7 @@ func TestStandingIsNotToldTooOften(t *testing.T) {
 			t.Fatal(err)
 		}
 		changes, watch := ingest.New(c.Compile()), &stopwatch{}
-		l := loop.New(changes, waiting, decider, &held{}, watch)
+		l := loop.New(loop.Config{Source: changes, Queue: waiting, Engine: decider, Commit: &held{}, Observers: []loop.Observer{watch}})
 		changes.Set(build.Node("a", build.Allocatable("cpu=100 memory=8Gi pods=100")))
 		began := time.Now()
 		for i := range 10 {
@@ -179,7 +179,7 @@ func TestStandingIsNotToldTooOften(t *testing.T) {
 func TestHowThingsStand(t *testing.T) {
 	c, waiting, decider := defaultParts(t, false)
 	changes, watch := ingest.New(c.Compile()), &stopwatch{}
-	l := loop.New(changes, waiting, decider, &held{}, watch)
+	l := loop.New(loop.Config{Source: changes, Queue: waiting, Engine: decider, Commit: &held{}, Observers: []loop.Observer{watch}})
 	now := time.Unix(1_000_000, 0)
 	settle := func() {
 		for l.Once(now) {
@@ -260,7 +260,7 @@ func TestAskedFromOutside(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c, waiting, decider := defaultParts(t, true)
 			changes, taken := ingest.New(c.Compile()), &held{}
-			l := loop.New(changes, waiting, decider, taken)
+			l := loop.New(loop.Config{Source: changes, Queue: waiting, Engine: decider, Commit: taken})
 			for _, name := range []string{"p", "q"} {
 				pod := ranks(name, "9", 0)
 				changes.Set(pod)
@@ -316,7 +316,7 @@ func TestUnfinished(t *testing.T) {
 		t.Fatal(err)
 	}
 	changes := ingest.New(c.Compile())
-	l := loop.New(changes, waiting, decider, &held{})
+	l := loop.New(loop.Config{Source: changes, Queue: waiting, Engine: decider, Commit: &held{}})
 	now := time.Unix(1_000_000, 0)
 	changes.Set(build.Node("small", build.Allocatable("cpu=100m memory=8Gi pods=10")))
 	for i, name := range []string{"p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7", "p8", "p9"} {

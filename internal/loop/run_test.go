@@ -71,7 +71,7 @@ func run(t *testing.T, change func(r *running)) *running {
 	c, waiting, decider := defaultParts(t, true)
 	changes := ingest.New(c.Compile())
 	r := &running{T: t, harbour: &harbour{changes: changes, room: make(chan struct{})}}
-	r.loop = loop.New(changes, waiting, decider, r.harbour)
+	r.loop = loop.New(loop.Config{Source: changes, Queue: waiting, Engine: decider, Commit: r.harbour})
 	changes.Set(build.Node("a", build.Allocatable("cpu=100 memory=64Gi pods=100")))
 	if change == nil {
 		close(r.room)

@@ -89,7 +89,7 @@ func TestSetAsideFailsClosed(t *testing.T) {
 			}
 			c, waiting, decider := defaultParts(t, true)
 			source := &aside{Ingest: ingest.New(c.Compile())}
-			l := loop.New(source, waiting, decider, &atOnce{changes: source.Ingest, made: map[plan.Outcome]int{}})
+			l := loop.New(loop.Config{Source: source, Queue: waiting, Engine: decider, Commit: &atOnce{changes: source.Ingest, made: map[plan.Outcome]int{}}})
 			for _, object := range test.also {
 				source.Set(object)
 			}

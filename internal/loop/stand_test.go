@@ -55,7 +55,7 @@ func newStandby(t *testing.T, slice int, observers ...loop.Observer) (*loop.Loop
 	}
 	changes := ingest.New(c.Compile())
 	taken := decisions{make(chan plan.Decision, 8), make(chan struct{})}
-	return loop.New(changes, waiting, decider, taken, observers...), changes, taken
+	return loop.New(loop.Config{Source: changes, Queue: waiting, Engine: decider, Commit: taken, Observers: observers}), changes, taken
 }
 
 // TestStandby shows a standby loop a node and pods: it applies them and decides nothing.

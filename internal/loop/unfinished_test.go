@@ -88,7 +88,7 @@ func newCharging(t testing.TB, change func(*config.Config)) *charging {
 		t.Fatal(err)
 	}
 	l := &charging{t: t, changes: ingest.New(c.Compile()), made: &held{}, watch: &stopwatch{}, config: c, costly: own, now: time.Unix(1_000_000, 0)}
-	l.Loop = loop.New(l.changes, waiting, decider, l.made, l.watch)
+	l.Loop = loop.New(loop.Config{Source: l.changes, Queue: waiting, Engine: decider, Commit: l.made, Observers: []loop.Observer{l.watch}})
 	for _, name := range []string{"a", "b", "c"} {
 		l.changes.Set(build.Node(name, build.Allocatable("cpu=1000 memory=800Gi pods=1000")))
 	}

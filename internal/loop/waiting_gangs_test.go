@@ -67,7 +67,7 @@ func newWaitingGangs(t testing.TB, nodes, gangs int, of *waitingGang) *full {
 	}
 	changes := ingest.New(c.Compile())
 	f := &full{engine: decider, changes: changes, commit: &atOnce{changes: changes, made: map[plan.Outcome]int{}}, now: time.Now()}
-	f.loop = loop.New(changes, waiting, decider, f.commit)
+	f.loop = loop.New(loop.Config{Source: changes, Queue: waiting, Engine: decider, Commit: f.commit})
 	for i := range nodes + of.free {
 		node := fmt.Sprintf("node-%05d", i)
 		options := []build.NodeOption{build.Allocatable("cpu=4 memory=32Gi pods=110")}

@@ -106,7 +106,7 @@ func newAwaiting(t *testing.T, p *patient, names ...string) *awaiting {
 	c, waiting, decider := defaultParts(t, true)
 	c.Profiles[0].Permit = append([]plugin.Permit{}, p, foreign{})
 	a := &awaiting{T: t, patient: p, changes: ingest.New(c.Compile()), commit: &heeding{}, now: time.Unix(1_000_000, 0)}
-	a.loop = loop.New(a.changes, waiting, decider, a.commit)
+	a.loop = loop.New(loop.Config{Source: a.changes, Queue: waiting, Engine: decider, Commit: a.commit})
 	a.changes.Set(build.Node("a", build.Allocatable("cpu=10 memory=8Gi pods=10")))
 	for _, name := range names {
 		a.decides(name, name)

@@ -82,7 +82,7 @@ func newFull(t testing.TB, nodes, parked, shapes int, audit bool) *full {
 	c, waiting, decider := defaultParts(t, audit)
 	changes := ingest.New(c.Compile())
 	f := &full{engine: decider, changes: changes, commit: &atOnce{changes: changes, made: map[plan.Outcome]int{}}, now: time.Unix(1_000_000, 0)}
-	f.loop = loop.New(changes, waiting, decider, f.commit)
+	f.loop = loop.New(loop.Config{Source: changes, Queue: waiting, Engine: decider, Commit: f.commit})
 	for i := range nodes {
 		node := fmt.Sprintf("node-%05d", i)
 		changes.Set(build.Node(node, build.Allocatable(fmt.Sprintf("cpu=%dm memory=64Gi", 4*fourToANode))))

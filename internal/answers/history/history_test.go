@@ -78,7 +78,7 @@ func newSchedulerOf(t testing.TB, kept *History, c *config.Config) *scheduler {
 	if kept == nil {
 		observers = nil
 	}
-	s.loop = loop.New(s.changes, waiting, decider, s.commit, observers...)
+	s.loop = loop.New(loop.Config{Source: s.changes, Queue: waiting, Engine: decider, Commit: s.commit, Observers: observers})
 	return s
 }
 

@@ -260,18 +260,18 @@ func (c *Cluster) start() error {
 	}
 	c.life++
 	c.dead, c.startSkew = false, c.skew
-	if c.commit, err = newCommitter(c); err != nil {
+	c.ingest = ingest.New(c.config.Scheduler.Compile())
+	if c.commit, err = newCommitter(c, c.ingest); err != nil {
 		return err
 	}
-	c.ingest = ingest.New(c.config.Scheduler.Compile())
-	c.commit.plugins.ingest = c.ingest
 	c.live.Store(c.commit.plugins)
 	c.source = &staged{Ingest: c.ingest}
-	c.loop = loop.New(c.source, waiting, judge, c.commit, c.config.Observers...)
+	parts := loop.Config{Source: c.source, Queue: waiting, Engine: judge, Commit: c.commit, Observers: c.config.Observers}
 	if c.config.EventHints {
 		c.hints = hints.New(hints.Config{Compile: c.config.Scheduler.Compile()})
-		c.loop.Advise(c.hints)
+		parts.Adviser = c.hints
 	}
+	c.loop = loop.New(parts)
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-scheduler/berth/internal/cluster/ingest"
 	"github.com/berth-scheduler/berth/internal/cluster/kinds"
 	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/model"
@@ -37,7 +38,7 @@ type committer struct {
 	contexts map[uint64]context.CancelCauseFunc
 }
 
-func newCommitter(c *Cluster) (*committer, error) {
+func newCommitter(c *Cluster, changes *ingest.Ingest) (*committer, error) {
 	settings := commit.DefaultOutbox(c.config.Scheduler.Binder, c.chaos.jitter)
 	settings.Announce = c.config.Scheduler.Announce
 	outbox, err := commit.NewOutbox(settings)
@@ -45,9 +46,9 @@ func newCommitter(c *Cluster) (*committer, error) {
 		return nil, fmt.Errorf("simulate: %w", err)
 	}
 	m := &committer{
-		c: c, life: c.life, outbox: outbox, room: make(chan struct{}), calls: map[uint64]*running{}, contexts: map[uint64]context.CancelCauseFunc{},
+		c: c, life: c.life, outbox: outbox, plugins: newProcess(c, changes, outbox), room: make(chan struct{}),
+		calls: map[uint64]*running{}, contexts: map[uint64]context.CancelCauseFunc{},
 	}
-	m.plugins = newProcess(c, outbox)
 	close(m.room)
 	return m, nil
 }

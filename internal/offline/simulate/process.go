@@ -23,8 +23,8 @@ type process struct {
 	did bool      // plugins have acted, and the cluster has not handled it yet
 }
 
-func newProcess(c *Cluster, outbox *commit.Outbox) *process {
-	p := &process{now: c.now}
+func newProcess(c *Cluster, changes *ingest.Ingest, outbox *commit.Outbox) *process {
+	p := &process{ingest: changes, now: c.now}
 	p.Update = func(change func(o *commit.Outbox, now time.Time)) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
