@@ -160,17 +160,7 @@ func newCluster(t testing.TB, s *settings, nodes []*v1.Node, pods []*v1.Pod) (*C
 
 // configure reads the configuration and builds the plugins.
 func (c *Cluster) configure(ctx context.Context, s *settings) (*config.Config, error) {
-	var mu sync.Mutex // factories run on goroutines of their own
-	for i := range s.plugins {
-		if factory := s.plugins[i].Factory; factory != nil {
-			s.plugins[i].Factory = func(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
-				mu.Lock()
-				c.handles[h.ProfileName()] = h
-				mu.Unlock()
-				return factory(ctx, args, h)
-			}
-		}
-	}
+	c.keepHandles(s.plugins)
 	if err := config.CheckProgram(s.plugins, s.shown); err != nil {
 		return nil, err
 	}
@@ -219,6 +209,21 @@ func (c *Cluster) configure(ctx context.Context, s *settings) (*config.Config, e
 		plugins.Close()
 	})
 	return full, nil
+}
+
+// keepHandles makes the factories of plugins store the handles that they get.
+func (c *Cluster) keepHandles(plugins []config.Registered) {
+	var mu sync.Mutex // factories run on goroutines of their own
+	for i := range plugins {
+		if factory := plugins[i].Factory; factory != nil {
+			plugins[i].Factory = func(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
+				mu.Lock()
+				c.handles[h.ProfileName()] = h
+				mu.Unlock()
+				return factory(ctx, args, h)
+			}
+		}
+	}
 }
 
 // now is the simulated time; zero before the cluster runs.
