@@ -44,8 +44,7 @@ func newCompareCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compare --config A --config B | --release A --release B",
 		Short: "Show which pods two configurations, or releases, of the scheduler would place differently",
-		Long: `Show which pods of a cluster two configurations of the scheduler, or two releases of Kubernetes,
-would place differently.
+		Long: `Show which pods two configurations, or releases, of the scheduler would place differently.
 
 The command reads the cluster of the kubeconfig once, with your own rights. With -f it reads the cluster from files
 and needs no running one. It writes nothing to the cluster. The scheduler places the pending pods twice, with a

@@ -26,7 +26,16 @@ type connection struct {
 func newConnection(flags *pflag.FlagSet) *connection {
 	c := &connection{genericclioptions.NewConfigFlags(true)}
 	c.flags.CacheDir = nil // no cache on disk
-	c.flags.AddFlags(flags)
+	all := pflag.NewFlagSet("", pflag.ContinueOnError)
+	c.flags.AddFlags(all)
+	all.VisitAll(func(flag *pflag.Flag) {
+		if flag.Name == "namespace" { // has a meaning of its own in each command
+			flag.Usage = "Namespace (default: of the kubeconfig's context)."
+			return
+		}
+		_ = all.SetAnnotation(flag.Name, ofKubectl, nil) // the flag exists
+	})
+	flags.AddFlagSet(all)
 	return c
 }
 

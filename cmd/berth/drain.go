@@ -29,34 +29,23 @@ func newDrainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drain NODE... | -l SELECTOR",
 		Short: "Show where the pods of nodes would go if the nodes were drained",
-		Long: `Show where the pods of nodes would go if the nodes were drained now, and why some would stay pending.
+		Long: `Show where the pods of nodes would go if the nodes were drained.
 
 The command reads the cluster of the kubeconfig with your own rights. With -f it reads the cluster from files and
 needs no running one. It writes nothing to the cluster: the scheduler runs on a copy, with a virtual clock. In the
 copy it cordons the nodes and evicts their pods as "kubectl drain" does: node by node, the pods of a node by
-namespace and name. The flags have kubectl's names and defaults:
-
-  --ignore-daemonsets     Leave DaemonSet pods. Without it, a node with such pods is not drained.
-  --delete-emptydir-data  Evict pods with emptyDir volumes. Without it, a node with such pods is not drained.
-  --force                 Evict pods without a controller; they are not recreated. Without it, a node with such pods
-                          is not drained.
-  --disable-eviction      Ignore PodDisruptionBudgets.
-  --pod-selector          Evict only the pods with these labels.
+namespace and name. The flags have kubectl's names and defaults. A node with pods that kubectl would refuse to evict
+keeps all its pods.
 
 Static pods stay. A pod protected by a PodDisruptionBudget waits until the pods evicted before it run on other
-nodes; its message names the budget. If waiting does not help, its node is Blocked; kubectl would retry until it is
-stopped.
+nodes; its message names the budget. If waiting does not help, its node is Blocked.
 
 Each pod with a controller is recreated with its own spec: a StatefulSet pod under its old name once the old pod is
-gone, other pods at once. The simulation ignores the state of the controller, such as a rollout of a Deployment or
-the backoff limit of a Job. A pod counts as healthy as soon as it has a node.
-
-Pods of schedulers without a profile in the configuration are Ignored and counted separately, because their
-placement is unknown.
+gone, other pods at once. A pod counts as healthy as soon as it has a node. Pods of schedulers without a profile in
+the configuration are Ignored, because their placement is unknown.
 
 Exit codes:
-  0  All nodes can be drained, and every recreated pod can be placed. Ignored pods do not count, unless
-     --fail-on-ignored is set.
+  0  All nodes can be drained, and every recreated pod can be placed.
   1  The command failed.
   2  The input is wrong.
   3  Some node cannot be drained, or some pod would stay pending. The result is printed as well.`,
@@ -69,7 +58,7 @@ Exit codes:
   # The same from a file, without a connection to the cluster
   berth drain node-7 --ignore-daemonsets -f cluster.yaml`,
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-			names := d.connection.nodes(cmd.Context(), typed)
+			names := d.nodeNames(cmd.Context(), typed)
 			return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(args, name) }), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {

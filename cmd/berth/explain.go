@@ -48,7 +48,7 @@ func newExplainCommand() *cobra.Command {
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
-			return e.connection.pendingPods(cmd.Context(), typed), cobra.ShellCompDirectiveNoFileComp
+			return e.pendingNames(cmd.Context(), typed), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := e.name(args); err != nil {
@@ -67,6 +67,9 @@ func newExplainCommand() *cobra.Command {
 	flags.StringArrayVar(&e.since, "since", nil, "File or directory with an older snapshot of the cluster: show what has changed the result for the pod or pod group since then. May be given several times.")
 	flags.StringVar(&e.group, "pod-group", "", "Pod group to explain, as NAMESPACE/NAME.")
 	_ = cmd.MarkFlagFilename("since", "yaml", "yml", "json")
+	_ = cmd.RegisterFlagCompletionFunc("pod", func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		return e.pendingNames(cmd.Context(), typed), cobra.ShellCompDirectiveNoFileComp
+	})
 	exclude(flags, "pod", "pod-group", "selector", "field-selector")
 	exclude(flags, "pod-group", "selector", "field-selector")
 	exclude(flags, "snapshot", schedulerFlag)

@@ -216,6 +216,10 @@ func (in *input) complete(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("namespace", func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		return in.connection.namespaces(cmd.Context(), typed), cobra.ShellCompDirectiveNoFileComp
 	})
+	_ = cmd.RegisterFlagCompletionFunc("feature-gates", completeGates)
+	if in.of != "" {
+		_ = cmd.RegisterFlagCompletionFunc("selector", in.completeLabels)
+	}
 	for _, flag := range []string{"filename", "snapshot", "since", "config"} { // no error for others
 		_ = cmd.MarkFlagFilename(flag, "yaml", "yml", "json")
 	}

@@ -28,10 +28,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if called := strings.TrimSuffix(filepath.Base(args[0]), ".exe"); called == kubeScheduler {
 		return runAsKubeScheduler(ctx, args[1:], stdout, stderr)
 	}
-	cmd := newCommand()
-	if strings.HasPrefix(filepath.Base(args[0]), kubectlPlugin) {
-		cmd.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl berth"}
-	}
+	cmd := newCommandAs(strings.HasPrefix(filepath.Base(args[0]), kubectlPlugin))
 	cmd.SetArgs(args[1:])
 	cmd.SetOut(stdout)
 	cmd.SetErr(stderr)
@@ -60,7 +57,11 @@ func runAsKubeScheduler(ctx context.Context, args []string, stdout, stderr io.Wr
 }
 
 // newCommand returns the command of the binary under its own name.
-func newCommand() *cobra.Command {
+func newCommand() *cobra.Command { return newCommandAs(false) }
+
+// newCommandAs returns the command of the binary, as a plugin of kubectl or under its own
+// name.
+func newCommandAs(plugin bool) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "berth",
 		Short:         "Berth is a Kubernetes scheduler that is exact, incremental and deterministic, and explains its decisions",
@@ -72,6 +73,7 @@ func newCommand() *cobra.Command {
 	root.PersistentPreRunE = refuse
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return wrong{err} })
 	root.AddCommand(app.NewSubcommand(), newSimulateCommand(), newExplainCommand(), newFitCommand(), newDrainCommand(), newQueueCommand(), newTopCommand(), newSnapshotCommand(), newCompareCommand(), newPreflightCommand(), newShadowCommand(), newVersionCommand())
+	addHelp(root, plugin)
 	addVersionFlag(root)
 	return root
 }

@@ -13,7 +13,7 @@ func TestCommandLine(t *testing.T) {
 		code           int
 		stdout, stderr string // parts of them
 	}{
-		{[]string{"berth"}, 0, "Available Commands", ""},
+		{[]string{"berth"}, 0, "Ask about a cluster:", ""},
 		{[]string{"berth", "version"}, 0, "in the place of kube-scheduler 1.37", ""},
 		{[]string{"berth", "version", "-o", "yaml"}, 0, "kubernetes: \"1.37\"", ""},
 		{[]string{"berth", "version", "-o", "xml"}, 2, "", `--output "xml": must be table, json or yaml`},

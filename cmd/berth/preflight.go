@@ -26,8 +26,9 @@ func newPreflightCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "preflight",
 		Short: "Check whether Berth can replace a cluster's scheduler",
-		Long: `Check whether Berth can replace a cluster's scheduler. Nothing is written to the cluster.
+		Long: `Check whether Berth can replace a cluster's scheduler.
 
+Nothing is written to the cluster. The checks are:
   version        The version of the API server is supported.
   scheduler      The flags of the running scheduler's pods, if they are visible, match the flags of this check.
   configuration  Berth supports each part of --config and --feature-gates: fields, plugins, extenders, gates.

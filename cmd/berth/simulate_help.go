@@ -4,42 +4,28 @@ package main
 const (
 	simulateLong = `Show where the pending pods of a cluster would go.
 
-Without files, the command reads the cluster of the kubeconfig with your own rights. If the files have no Node,
-their objects are added to that cluster; the pods of the files are then created last, and only these are printed.
-Nothing is written to the cluster.
+The command reads the cluster of the kubeconfig with your own rights, and writes nothing to it. Files without a Node
+are added to that cluster: their pods are created last, and only these are printed. Files with a Node are the
+cluster, such as those of "berth snapshot" or "kubectl cluster-info dump". For Deployments, StatefulSets,
+DaemonSets, Jobs and other workloads in the files, the command creates the pods that their controllers would create,
+minus the existing ones.
 
-If the files have a Node, they are the cluster, and the command needs no running one. "berth snapshot" writes such
-a file. The command also reads the output of "kubectl get -o yaml" and "kubectl cluster-info dump".
+The scheduler runs on the cluster with a virtual clock until no further pod can be placed: by priority and then by
+age. An unschedulable pod is printed with the reason, a preempted pod with its preemptor. Preempted pods end after
+their grace period and are not recreated. The same files, configuration and seed give the same result.
 
-For Deployments, StatefulSets, DaemonSets, Jobs and other workloads in the files, the command creates the pods that
-their controllers would create, minus the existing ones. --scale sets the replicas, --run-cronjob runs a CronJob
-once, and --pod-template gives the path of the pod template in a custom resource.
+If more than 40 pods are listed, the table has one row for the pods of an owner with equal requests and the same
+result; the other formats list each pod. With --feature-gates GenericWorkload=true the members of a pod group are
+scheduled together, and a second table shows why a group waits.
 
-The scheduler runs on the cluster with a virtual clock until no further pod can be placed. It schedules pods by
-priority and then by age. An unschedulable pod is printed with the reason. The same files, configuration and seed
-give the same result.
-
-Preempted pods are printed with the pod that preempted them. They end after their grace period and are not
-recreated. The status of PodDisruptionBudgets is updated as pods come and go; a pod on a node counts as healthy
-unless the files report it as not ready.
-
---generate creates a cluster instead of reading one. Its keys are numbers:
+--generate creates a cluster instead of reading one, and prints only the summary. Its keys are numbers:
   nodes, zones    nodes, and the zones that they are in
   pods, running   pending pods, and pods on nodes
   apps            applications of these pods; some are spread over zones or nodes
   groups          PodGroups, each a gang of 8 more pods; needs --feature-gates GenericWorkload=true
   volumes         pods with a claim: half are provisioned in a zone, half are bound to a local volume
   devices         pods with a ResourceClaim of one device; each node has four devices
-different=true gives each pod requests of its own. --seed also changes the objects of the last four keys. The same
-keys and seed give the same output. Only the summary is printed, unless the output is json or yaml. The duration of
-the simulation is printed on stderr.
-
-If more than 40 pods are listed, the table has one row for the pods of an owner with equal requests and the same
-result; -o wide, name, json and yaml list each pod.
-
-With --feature-gates GenericWorkload=true the members of a pod group are scheduled together, and a gang needs its
-minCount to start. Include the PodGroups in the files. A second table shows how many members of each group have a
-node, and why a group waits.`
+different=true gives each pod requests of its own.`
 	simulateExample = `  # Would these pods fit, and where?
   kubectl berth simulate -f replicas.yaml
 
