@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/client-go/rest"
 	cliflag "k8s.io/component-base/cli/flag"
@@ -38,9 +39,11 @@ type shadowFlags struct {
 	disagreements                       string
 	most                                int
 
-	access  *server.Access
-	metrics shadowMetrics
-	kept    *snapshots
+	access   *server.Access
+	began    time.Time // of the observation; zero before
+	reported time.Time // when the verdict was last printed
+	metrics  shadowMetrics
+	kept     *snapshots
 }
 
 func newShadowCommand() *cobra.Command {
@@ -48,7 +51,7 @@ func newShadowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "shadow",
 		Short: "Compare the bindings of a cluster's scheduler with Berth's decisions",
-		Long: `Watch a cluster and compare each binding of its scheduler with Berth's decision at that moment.
+		Long: `Compare the bindings of a cluster's scheduler with Berth's decisions.
 
 Nothing is written to the cluster: permission to list and watch is enough. Each binding has one of these results:
   agree       The node is among the best, or the pod is nominated to it.
@@ -176,7 +179,7 @@ func (f *shadowFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr i
 	if f.output == "table" {
 		to = out
 	}
-	printComparison(to, summary)
+	printComparison(to, summary, f.observed())
 	if err := out.Flush(); err != nil {
 		return fmt.Errorf("print: %w", err)
 	}
@@ -216,6 +219,7 @@ func (f *shadowFlags) follow(ctx context.Context, access *rest.Config, follower 
 	}
 	follower.Apply(time.Now(), intake.Drain())
 	follower.Synced()
+	f.began = time.Now()
 	close(synced)
 	names := f.names
 	if len(names) == 0 {
@@ -235,7 +239,9 @@ func (f *shadowFlags) follow(ctx context.Context, access *rest.Config, follower 
 			follower.Apply(time.Now(), intake.Drain())
 		case <-tick.C:
 			follower.Tick(time.Now())
-			f.metrics.set(follower.Summary())
+			summary := follower.Summary()
+			f.metrics.set(summary, f.observed())
+			f.report(stderr, &summary)
 			if err := f.failure(); err != nil {
 				return none, err
 			}
@@ -262,8 +268,51 @@ func (f *shadowFlags) failure() error {
 	return f.kept.err
 }
 
-// printComparison prints the counts as a table.
-func printComparison(to io.Writer, s shadow.Summary) {
+// observed returns how long bindings were observed.
+func (f *shadowFlags) observed() time.Duration {
+	if f.began.IsZero() {
+		return 0
+	}
+	return time.Since(f.began)
+}
+
+// verdictPeriod is the pause between two lines with the verdict.
+const verdictPeriod = time.Hour
+
+// report prints the verdict once an hour, for the log of a Deployment.
+func (f *shadowFlags) report(w io.Writer, s *shadow.Summary) {
+	if now := time.Now(); now.Sub(cmp.Or(f.reported, f.began)) >= verdictPeriod {
+		f.reported = now
+		fmt.Fprintln(w, verdictOn(s, f.observed()))
+	}
+}
+
+// verdictOn says whether Berth can take the place of the other scheduler.
+func verdictOn(s *shadow.Summary, observed time.Duration) string {
+	text := fmt.Sprintf("Verdict: %s, %s, %s: ", duration.HumanDuration(observed),
+		counted(s.Bindings, "binding", "bindings"), counted(s.Contradict, "contradiction", "contradictions"))
+	if obstacles := s.Obstacles(observed); len(obstacles) > 0 {
+		return text + "not yet. " + strings.Join(obstacles, "; ") + "."
+	}
+	return text + "you can switch."
+}
+
+// raceText explains a kind of race in a line.
+func raceText(kind string) string {
+	switch resource, change, _ := strings.Cut(kind, " "); {
+	case kind == "pods bound":
+		return "the other scheduler had placed other pods that were stored later"
+	case change == "gone":
+		return "the other scheduler did not know yet that " + resource + " were deleted"
+	case change == "new":
+		return "the other scheduler did not know new " + resource + " yet"
+	default:
+		return "the other scheduler did not know changes of " + resource + " yet"
+	}
+}
+
+// printComparison prints the counts as a table, and the verdict.
+func printComparison(to io.Writer, s shadow.Summary, observed time.Duration) {
 	share := func(n int) string {
 		if s.Bindings == 0 {
 			return ""
@@ -284,12 +333,12 @@ func printComparison(to io.Writer, s shadow.Summary) {
 		notes = append(notes, fmt.Sprintf("lesser nodes that were infeasible just before the binding, and feasible in a state that the other scheduler can have decided on: %d", s.Feasible))
 	}
 	for _, kind := range slices.Sorted(maps.Keys(s.Races)) {
-		notes = append(notes, fmt.Sprintf("races with %s: %d", kind, s.Races[kind]))
+		notes = append(notes, fmt.Sprintf("races with %s: %d (%s)", kind, s.Races[kind], raceText(kind)))
 	}
 	notes = append(notes, fmt.Sprintf("pods that Berth would have placed and the other scheduler had not, since the start: %d; pending now: %d", s.Placeable, s.Pending),
 		fmt.Sprintf("pods that had a node when they were first seen: %d", s.Unseen))
 	if s.Unsearched > 0 {
 		notes = append(notes, fmt.Sprintf("disagreements that were not searched for races: %d", s.Unsearched))
 	}
-	fmt.Fprintf(to, "\n%s\n", strings.Join(notes, "\n"))
+	fmt.Fprintf(to, "\n%s\n\n%s\n", strings.Join(notes, "\n"), verdictOn(&s, observed))
 }

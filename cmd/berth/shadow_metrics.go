@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/component-base/metrics"
 
@@ -16,10 +17,12 @@ import (
 type shadowMetrics struct {
 	metrics.BaseStableCollector
 
-	now atomic.Pointer[shadow.Summary]
+	now      atomic.Pointer[shadow.Summary]
+	observed atomic.Int64 // seconds
 }
 
-func (m *shadowMetrics) set(s shadow.Summary) {
+func (m *shadowMetrics) set(s shadow.Summary, observed time.Duration) {
+	m.observed.Store(int64(observed.Seconds()))
 	s.Races = maps.Clone(s.Races) // the follower keeps changing its map
 	m.now.Store(&s)
 }
@@ -34,6 +37,8 @@ var (
 	shadowPlaceable  = shadowDesc("placeable_total", "Pods that stayed pending although Berth found a node for them.")
 	shadowUnseen     = shadowDesc("unseen_total", "Pods that had a node when they were first seen.")
 	shadowPending    = shadowDesc("pending_pods", "Pods of the other scheduler that are pending.")
+	shadowObserved   = shadowDesc("observed_seconds", "How long bindings were observed.")
+	shadowObstacles  = shadowDesc("obstacles", "Parts of the rule for a switch to Berth that do not hold yet; 0 means that you can switch.")
 	shadowOpen       = shadowDesc("open_disagreements", "Disagreements that are not checked for races yet.")
 )
 
@@ -43,7 +48,7 @@ func shadowDesc(name, help string, labels ...string) *metrics.Desc {
 
 // DescribeWithStability describes the series.
 func (m *shadowMetrics) DescribeWithStability(to chan<- *metrics.Desc) {
-	for _, d := range []*metrics.Desc{shadowBindings, shadowRaces, shadowUnsearched, shadowPoints, maxShadowPoints, shadowPlaceable, shadowUnseen, shadowPending, shadowOpen} {
+	for _, d := range []*metrics.Desc{shadowBindings, shadowRaces, shadowUnsearched, shadowPoints, maxShadowPoints, shadowPlaceable, shadowUnseen, shadowPending, shadowOpen, shadowObserved, shadowObstacles} {
 		to <- d
 	}
 }
@@ -70,6 +75,9 @@ func (m *shadowMetrics) CollectWithStability(to chan<- metrics.Metric) {
 	add(shadowUnseen, metrics.CounterValue, int64(s.Unseen))
 	add(shadowPending, metrics.GaugeValue, int64(s.Pending))
 	add(shadowOpen, metrics.GaugeValue, int64(s.Open))
+	observed := m.observed.Load()
+	add(shadowObserved, metrics.GaugeValue, observed)
+	add(shadowObstacles, metrics.GaugeValue, int64(len(s.Obstacles(time.Duration(observed)*time.Second))))
 }
 
 // handler serves only these series.

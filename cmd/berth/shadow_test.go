@@ -118,16 +118,44 @@ func TestShadowMetrics(t *testing.T) {
 	if text := scraped(); strings.Contains(text, "berth_shadow_bindings_total{") {
 		t.Errorf("before anything was counted: %s", text)
 	}
-	m.set(shadow.Summary{Bindings: 9, Agree: 5, Lesser: 2, Race: 1, Failed: 1, Races: map[string]int{"pods bound": 1}, Pending: 4, Open: 3, Placeable: 6, Unseen: 7, GapSum: 30, MaxGap: 20, Unsearched: 8})
+	m.set(shadow.Summary{Bindings: 9, Agree: 5, Lesser: 2, Race: 1, Failed: 1, Races: map[string]int{"pods bound": 1}, Pending: 4, Open: 3, Placeable: 6, Unseen: 7, GapSum: 30, MaxGap: 20, Unsearched: 8}, time.Hour)
 	text := scraped()
 	for _, want := range []string{
 		`berth_shadow_bindings_total{verdict="agree"} 5`, `berth_shadow_bindings_total{verdict="lesser"} 2`, `berth_shadow_bindings_total{verdict="race"} 1`,
 		`berth_shadow_bindings_total{verdict="contradict"} 0`, `berth_shadow_bindings_total{verdict="failed"} 1`, `berth_shadow_races_total{change="pods bound"} 1`,
 		`berth_shadow_pending_pods 4`, `berth_shadow_open_disagreements 3`, `berth_shadow_placeable_total 6`, `berth_shadow_unseen_total 7`,
-		`berth_shadow_lesser_points_total 30`, `berth_shadow_lesser_points_max 20`, `berth_shadow_unsearched_total 8`,
+		`berth_shadow_lesser_points_total 30`, `berth_shadow_lesser_points_max 20`, `berth_shadow_unsearched_total 8`, `berth_shadow_observed_seconds 3600`, `berth_shadow_obstacles 5`,
 	} {
 		if !strings.Contains(text, want+"\n") {
 			t.Errorf("there is no %q in\n%s", want, text)
+		}
+	}
+}
+
+// TestShadowVerdict allows the switch if each part of the rule holds, and names the parts
+// that do not.
+func TestShadowVerdict(t *testing.T) {
+	const week = 7 * 24 * time.Hour
+	good := shadow.Summary{Bindings: 41_202, Agree: 30_000, Race: 11_202}
+	for _, test := range []struct {
+		change   func(s *shadow.Summary)
+		observed time.Duration
+		want     string
+	}{
+		{func(*shadow.Summary) {}, week, "Verdict: 7d, 41202 bindings, 0 contradictions: you can switch."},
+		{func(*shadow.Summary) {}, week - time.Second, "not yet. observe at least 7 days"},
+		{func(s *shadow.Summary) { s.Bindings = 999 }, week, "not yet. observe at least 1000 bindings."},
+		{func(s *shadow.Summary) { s.Contradict = 1 }, week, "1 contradiction: not yet. contradictions to explain: 1."},
+		{func(s *shadow.Summary) { s.Failed = 2 }, week, "not yet. decisions that failed: 2."},
+		{func(s *shadow.Summary) { s.Placeable = 3 }, week, "not yet. pods that Berth would have placed, to explain: 3."},
+		{func(s *shadow.Summary) { s.Unsearched = 412 }, week, "you can switch."},
+		{func(s *shadow.Summary) { s.Unsearched = 413 }, week, "not yet. disagreements that were not searched for races: 413."},
+		{func(s *shadow.Summary) { s.Lesser = 9_000 }, week, "you can switch."},
+	} {
+		s := good
+		test.change(&s)
+		if got := verdictOn(&s, test.observed); !strings.Contains(got, test.want) {
+			t.Errorf("%s, want %s", got, test.want)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package shadow
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -246,4 +247,29 @@ func (s *Shadow) closeDue(all bool) {
 		s.open = s.open[1:]
 		s.close(q, here)
 	}
+}
+
+// The rule of Obstacles: how long and how many bindings must be observed, and the largest
+// share of disagreements without a search for a race, in percent.
+const (
+	observedMin   = 7 * 24 * time.Hour
+	bindingsMin   = 1000
+	unsearchedMax = 1
+)
+
+// Obstacles returns why Berth should not take the place of the other scheduler yet, after
+// this time of observation; nothing if it can. Lesser nodes and races are no obstacles.
+func (s *Summary) Obstacles(observed time.Duration) (all []string) {
+	add := func(holds bool, format string, args ...any) {
+		if holds {
+			all = append(all, fmt.Sprintf(format, args...))
+		}
+	}
+	add(s.Failed > 0, "decisions that failed: %d", s.Failed)
+	add(s.Contradict > 0, "contradictions to explain: %d", s.Contradict)
+	add(s.Placeable > 0, "pods that Berth would have placed, to explain: %d", s.Placeable)
+	add(100*s.Unsearched > unsearchedMax*s.Bindings, "disagreements that were not searched for races: %d", s.Unsearched)
+	add(observed < observedMin, "observe at least %d days, with a peak and a rollout", observedMin/(24*time.Hour))
+	add(s.Bindings < bindingsMin, "observe at least %d bindings", bindingsMin)
+	return all
 }
