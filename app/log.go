@@ -23,6 +23,9 @@ func (l logged) Start(decision plan.Decision) {
 
 func (l logged) say(decision *plan.Decision) {
 	pod := decision.Pod
+	if log := l.log.V(3); log.Enabled() && decision.Outcome != plan.Terminating {
+		log.Info("Attempting to schedule pod", "pod", pod)
+	}
 	switch decision.Outcome {
 	case plan.Terminating:
 		l.log.V(3).Info("Skip schedule deleting pod", "pod", pod)

@@ -33,6 +33,8 @@ func TestLogged(t *testing.T) {
 		kind      ktesting.LogType
 		want      string
 	}{
+		{plan.Decision{Outcome: plan.Placed}, 3, ktesting.LogInfo, "Attempting to schedule pod"},
+		{plan.Decision{Outcome: plan.Failed, Err: errors.New("no")}, 3, ktesting.LogInfo, "Attempting to schedule pod"},
 		{plan.Decision{Outcome: plan.NoNodes}, 2, ktesting.LogInfo, "Unable to schedule pod; no nodes are registered to the cluster; waiting"},
 		{plan.Decision{Outcome: plan.Unschedulable, Rejection: &plan.Rejection{}}, 2, ktesting.LogInfo, "Unable to schedule pod; no fit; waiting"},
 		{plan.Decision{Outcome: plan.Terminating}, 3, ktesting.LogInfo, "Skip schedule deleting pod"},

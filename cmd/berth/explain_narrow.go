@@ -73,7 +73,11 @@ func (e *explainFlags) printNarrow(stdout, stderr io.Writer, pod *v1.Pod, failed
 	if a.Message == "" {
 		a.Message = scheduledMessage(pod)
 	}
-	if !isPending(pod) || a.Message == "" && a.History == nil {
+	switch {
+	case pod.Spec.NodeName != "":
+		return wrong{fmt.Errorf("pod %q is not pending, it is bound to node %q; if the cluster's scheduler is Berth, --%s shows why the pod is there",
+			a.Pod, pod.Spec.NodeName, schedulerFlag)}
+	case !isPending(pod), a.Message == "" && a.History == nil:
 		return failed
 	}
 	fmt.Fprintf(stderr, "Note: %v\n", failed)

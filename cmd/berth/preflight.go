@@ -136,9 +136,26 @@ func (p *preflightFlags) print(w io.Writer, report *preflight.Report) error {
 		return err
 	}
 	b := p.blocks(w)
-	b.table(checks())
+	if b.width > 0 {
+		b.table(narrowChecks(report))
+	} else {
+		b.table(checks())
+	}
 	if !p.noHeaders {
 		b.line("Checks: %d passed, %d warn, %d failed.", report.Pass, report.Warn, report.Fail)
 	}
 	return b.end()
+}
+
+// narrowChecks has the message and the remedy in one column, which wraps.
+func narrowChecks(report *preflight.Report) *table {
+	t := newTable("CHECK", "STATUS", "MESSAGE~")
+	for _, row := range report.Rows {
+		text := row.Message
+		if row.Do != "" {
+			text += ". Next: " + row.Do
+		}
+		t.add(row.Check, row.Status, text)
+	}
+	return t
 }

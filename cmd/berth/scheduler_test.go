@@ -390,8 +390,8 @@ func TestNarrowUser(t *testing.T) {
 		}
 	}
 	for args, want := range map[string]string{
-		"explain":       "pods cannot be listed in all namespaces, which the command needs",
-		"explain web-1": "pods cannot be listed in all namespaces, which the command needs",
+		"explain":       "you may not list pods in all namespaces, which the command needs",
+		"explain web-1": "you may not list pods in all namespaces, which the command needs",
 		"top nodes":     "you may not list pods in all namespaces, which the command needs",
 	} {
 		if args == "top nodes" {

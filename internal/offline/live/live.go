@@ -148,7 +148,7 @@ func failure(listed []listedKind, errs []error) error {
 		case err == nil, isMissing(err) && !listed[i].essential:
 			continue
 		case apierrors.IsForbidden(err):
-			return fmt.Errorf("%s cannot be listed in all namespaces, which the command needs: %w; request the verb list on %s in a ClusterRole", name, err, name)
+			return &missingRight{listed[i].resource, listed[i].namespaced, err}
 		}
 		if first == nil || errors.Is(first, context.Canceled) {
 			first = fmt.Errorf("list %s: %w", name, err)
@@ -156,6 +156,27 @@ func failure(listed []listedKind, errs []error) error {
 	}
 	return first
 }
+
+// missingRight is the lack of a right without which no answer is possible.
+type missingRight struct {
+	resource   schema.GroupVersionResource
+	namespaced bool
+	err        error // of the API server
+}
+
+// Error names the right, and two ways to go on. The API server's text would only repeat
+// the user and the resource.
+func (m *missingRight) Error() string {
+	where := ""
+	if m.namespaced {
+		where = " in all namespaces"
+	}
+	return fmt.Sprintf("you may not list %s%s, which the command needs: request the verb list on %s in a ClusterRole, "+
+		"or get a file from someone who may (kubectl berth snapshot) and give it with -f", m.resource.Resource, where, m.resource.Resource)
+}
+
+// Unwrap returns the API server's error.
+func (m *missingRight) Unwrap() error { return m.err }
 
 // isMissing reports whether the user may not list a kind or the API server does not serve
 // it.

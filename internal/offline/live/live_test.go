@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
@@ -185,8 +186,9 @@ func TestReadWithoutRights(t *testing.T) {
 func TestReadNeedsPodsAndNodes(t *testing.T) {
 	for _, resource := range []string{"pods", "nodes"} {
 		_, err := (&apiServer{forbids: []string{resource}}).read(t, nil)
-		want := resource + " cannot be listed in all namespaces, which the command needs: no; request the verb list on " + resource + " in a ClusterRole"
-		if err == nil || err.Error() != want {
+		where := map[string]string{"pods": " in all namespaces"}[resource]
+		want := "you may not list " + resource + where + ", which the command needs: request the verb list on " + resource + " in a ClusterRole, or get a file"
+		if err == nil || !strings.HasPrefix(err.Error(), want) || !apierrors.IsForbidden(err) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
