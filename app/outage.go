@@ -23,11 +23,11 @@ type outage struct {
 	said  time.Time // of the last line; zero before the first
 }
 
-// failed notes a request without an answer.
-func (o *outage) failed(err error) {
+// failed notes a request without an answer, which began then.
+func (o *outage) failed(began time.Time, err error) {
 	now := o.now()
 	if o.since.IsZero() {
-		o.since = now
+		o.since = began
 	}
 	if now.Sub(o.since) < outageFirst || !o.said.IsZero() && now.Sub(o.said) < outageAgain {
 		return

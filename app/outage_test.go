@@ -21,7 +21,7 @@ func TestOutage(t *testing.T) {
 	for second := range 200 {
 		now = time.Unix(int64(second), 0)
 		if second%40 < 5 || second >= 50 && second < 185 {
-			o.failed(errors.New("refused"))
+			o.failed(now, errors.New("refused"))
 		} else {
 			o.answered()
 		}

@@ -59,12 +59,13 @@ func newRelease(ctx context.Context, o *options, have config.Release, client kub
 // read returns the release of the server. It returns false if the server did not answer.
 // A server without a readable version has the own release.
 func (r *release) read(ctx context.Context) (config.Release, bool) {
+	began := r.outage.now()
 	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
 	defer cancel()
 	v, answered, err := kube.ServerVersion(ctx, r.client)
 	switch {
 	case err != nil && !answered:
-		r.outage.failed(err)
+		r.outage.failed(began, err)
 		return 0, false
 	case err != nil:
 		r.outage.answered()
@@ -108,16 +109,21 @@ func (r *release) confirm(ctx context.Context) error {
 // run reads the version until the context ends. It calls end once the release is another
 // one.
 func (r *release) run(ctx context.Context, end func(error)) {
-	tick := time.NewTicker(r.period)
-	defer tick.Stop()
+	wait := time.NewTimer(r.period)
+	defer wait.Stop()
 	others := 0
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-wait.C:
 		}
 		is, ok := r.read(ctx)
+		if ok {
+			wait.Reset(r.period)
+		} else {
+			wait.Reset(min(r.period, versionRetry))
+		}
 		switch {
 		case !ok, r.fixed: // read for the log alone
 		case is == r.own:

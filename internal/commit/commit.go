@@ -218,8 +218,12 @@ func (c *Commit) ring() {
 // Start begins to carry out a decision. It does not wait.
 func (c *Commit) Start(decision plan.Decision) {
 	if log := c.config.Log.V(3); log.Enabled() {
-		log.Info("Decided about pod", "pod", decision.Pod, "attempt", decision.Attempt, "node", decision.Placement.NodeName,
-			"feasibleNodes", decision.Feasible, "nodes", decision.Nodes, "err", decision.Err)
+		values := []any{"pod", decision.Pod, "attempt", decision.Attempt, "node", decision.Placement.NodeName,
+			"feasibleNodes", decision.Feasible, "nodes", decision.Nodes}
+		if decision.Err != nil { // klog would print null
+			values = append(values, "err", decision.Err)
+		}
+		log.Info("Decided about pod", values...)
 	}
 	c.update(func(now time.Time) {
 		if !c.abandoned || decision.Outcome == plan.Placed || len(decision.Evictions) > 0 {

@@ -232,7 +232,7 @@ func TestLog(t *testing.T) {
 			return []plan.Decision{failed, placed(podNamed("p"))}
 		}, `
 I "Decided about pod" pod="ns/f" attempt=0 node="" feasibleNodes=0 nodes=3 err="no plugin"
-I "Decided about pod" pod="ns/p" attempt=1 node="node-of-p" feasibleNodes=2 nodes=3 err=null
+I "Decided about pod" pod="ns/p" attempt=1 node="node-of-p" feasibleNodes=2 nodes=3
 I "Successfully bound pod to node" pod="ns/p" node="node-of-p" evaluatedNodes=3 feasibleNodes=2`},
 		{"those of default verbosity", 1, func() []plan.Decision { return []plan.Decision{placed(podNamed("p"))} }, ""},
 		{"a rejection at Permit", 2, func() []plan.Decision { return []plan.Decision{stepped("p", "Permit/gang 5s")} }, `

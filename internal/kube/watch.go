@@ -37,7 +37,8 @@ type Watch struct {
 	optional map[model.Kind]cache.InformerSynced
 	client   *Client
 	handlers [model.KindCount]*Handler
-	others   []cache.SharedIndexInformer // of custom resources
+	listed   [model.KindCount]cache.InformerSynced // nil for kinds that are not watched
+	others   []cache.SharedIndexInformer           // of custom resources
 	running  sync.WaitGroup
 }
 
@@ -101,7 +102,7 @@ func NewWatch(client *Client, sink Sink, reads []model.Kind, name *cache.Informe
 		if err != nil {
 			return nil, fmt.Errorf("set up the watch of %s: %w", row.Resource.Resource, err)
 		}
-		w.informers[kind] = informer
+		w.informers[kind], w.listed[kind] = informer, registration.HasSynced
 		if isOptional(kind) {
 			w.optional[kind] = registration.HasSynced
 		} else {
@@ -210,6 +211,9 @@ func (w *Watch) Counts() Counts {
 // Sync waits until the sink has every object of the first lists. It does not wait for
 // optional kinds that the API server does not serve.
 func (w *Watch) Sync(ctx context.Context) error {
+	waiting, stop := context.WithCancel(ctx)
+	defer stop()
+	go w.reportWaiting(waiting, waitFirst, waitAgain)
 	synced := cache.WaitForCacheSync(ctx.Done(), w.synced...)
 	if synced && len(w.optional) > 0 {
 		synced = cache.WaitForCacheSync(ctx.Done(), w.syncedOfServed(ctx)...)
