@@ -57,8 +57,8 @@ func (in *input) fromFiles() *manifest.Cluster {
 	return cluster
 }
 
-// completeLabels completes the last label of a selector: of nodes or of pods, in the files
-// or in the live cluster.
+// completeLabels completes the last label of a selector: of nodes or of pods, in the
+// files or in the live cluster.
 func (in *input) completeLabels(
 	cmd *cobra.Command, _ []string, typed string,
 ) ([]string, cobra.ShellCompDirective) {
@@ -138,8 +138,8 @@ func (c *connection) labelSets(ctx context.Context, ofNodes bool) (all []map[str
 	return all
 }
 
-// pendingNames returns the names of pending pods: NAMESPACE/NAME of files, and NAME in the
-// namespace of the live cluster.
+// pendingNames returns the names of pending pods: NAMESPACE/NAME of files, and NAME in
+// the namespace of the live cluster.
 func (in *input) pendingNames(ctx context.Context, typed string) (names []string) {
 	cluster := in.fromFiles()
 	if cluster == nil {

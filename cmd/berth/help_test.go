@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestHelp has usage and examples first, at most 25 lines of prose, and lines that fit 120
-// columns. kubectl's flags are in options alone.
+// TestHelp has usage and examples first, at most 25 lines of prose, and lines that fit
+// 120 columns. kubectl's flags are in options alone.
 func TestHelp(t *testing.T) {
 	const prose, width = 25, 120
 	for _, cmd := range newCommand().Commands() {
