@@ -95,7 +95,7 @@ func (s *setup) newIngest() (changes *ingest.Ingest, flush func()) {
 }
 
 func (s *setup) newQueue() (*queue.Queue, error) {
-	rules := s.config.Queue(s.options.deprecated.parkedMax)
+	rules := s.config.Queue(s.options.deprecated.maxParked)
 	rules.GroupPatience = s.options.groupPatience
 	waiting, err := queue.New(rules)
 	if err != nil {
@@ -131,9 +131,9 @@ func (s *setup) newCommit(changes *ingest.Ingest) (*commit.Commit, error) {
 		Log:              s.log,
 		InFlight:         s.options.inFlight,
 		ReportsPerSecond: s.options.reportsPerSecond,
-		BindingsMax:      commit.DefaultBindingsMax,
-		ReportsMax:       commit.DefaultReportsMax,
-		SeriesMax:        commit.DefaultSeriesMax,
+		MaxBindings:      commit.DefaultMaxBindings,
+		MaxReports:       commit.DefaultMaxReports,
+		MaxSeries:        commit.DefaultMaxSeries,
 		Timeout:          commit.DefaultTimeout,
 		EventPause:       commit.DefaultEventPause,
 		Drain:            s.options.drain,

@@ -28,7 +28,7 @@ var rows = []row{
 	{name: "any in internal/plugin and internal/model/plan", limited: true, limit: 0, goal: 0, measure: (*code).anyInContracts},
 	{name: "exported names of internal/model", measure: exportedOf("internal/model")},
 	{name: "exported names of internal/cluster/state", measure: exportedOf("internal/cluster/state")},
-	{name: "functions above 60 lines", limited: true, limit: 4, goal: 10, measure: (*code).longFunctions},
+	{name: "functions above 60 lines", limited: true, limit: 3, goal: 10, measure: (*code).longFunctions},
 	{name: "files above 500 lines", measure: (*code).longFiles},
 	{name: "columns of comments, 90th percentile", limited: true, limit: 90, goal: 90, measure: (*code).commentWidth},
 }
