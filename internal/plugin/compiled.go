@@ -224,6 +224,32 @@ type AmountScores interface {
 	ScoreAmounts(nodes []state.NodeAmounts, scores []int32) bool
 }
 
+// BoundedScores is implemented by AmountScores with a bound, which finds the best nodes
+// without a look at most of them.
+type BoundedScores interface {
+	AmountScores
+	// BoundAmounts returns at least the score of every node in the box on which the pod
+	// fits. It is called only if ScoreAmounts returns true.
+	BoundAmounts(box *AmountBox) int32
+}
+
+// AmountBox holds nodes: all their values are between those of two points.
+type AmountBox struct{ Least, Most AmountPoint }
+
+// AmountPoint has values of a node with cpu and memory, or bounds of such values. The
+// values are rounded, so a bound allows for a relative error of 10⁻¹².
+type AmountPoint struct {
+	// CPUMilli and MemoryBytes are allocatable.
+	CPUMilli, MemoryBytes float64
+	// FreeCPU and FreeMemory are the shares of the allocatable amounts that
+	// Node.NonZeroUsed leaves. Free is their sum. An overcommitted node has a negative
+	// share.
+	FreeCPU, FreeMemory, Free float64
+	// Skew is the used share of cpu minus the used share of memory. No share counts as
+	// more than 1.
+	Skew float64
+}
+
 // ClassScores is implemented by NodeScores that depend on facts about all nodes together.
 // If these facts change, every score may change. Score then returns the class of a node,
 // which depends on the node alone, and Classes returns the raw score of each class. A

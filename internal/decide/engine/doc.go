@@ -78,6 +78,10 @@
 // decides by counted work which is cheaper. The scan is the ranking's oracle: property
 // tests and --berth-audit compare feasible nodes, totals and the chosen node.
 //
+// A pod whose requests are new has no columns of amounts. If such pods recur, an index
+// finds the best node without a look at most nodes (package freeindex, indexing.go). Pods
+// that differ only in amounts share an index.
+//
 // Pinned pods, such as a DaemonSet's, name their node in a field selector. Only the few
 // nodes that are named are evaluated, without a column: a column for a need that occurs
 // once would be waste.

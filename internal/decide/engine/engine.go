@@ -54,6 +54,7 @@ type Engine struct {
 	profiles   map[string]*profile
 	columns    columns
 	rankings   rankings
+	indices    indices
 	rejections rejections
 	// audits enables the checks of Config.Audit; doubts are the differences found.
 	audits  bool
@@ -75,6 +76,8 @@ type Engine struct {
 	// makes every decision scan.
 	mostGroups     int32
 	withoutRanking bool
+	// alwaysIndex builds an index for the first pod, also if an equal pod was seen.
+	alwaysIndex bool
 }
 
 // scratch is memory that cycles reuse, so that a decision allocates none. The next cycle
@@ -101,7 +104,9 @@ type scratch struct {
 	raw        []int32                 // raw scores by slot, of a view with differences
 	turn       map[int32]*turnVerdicts // by the number of the TurnFilter
 	sight      sight
-	axes       []plugin.Axis // of a SetScore plugin
+	amounts    amountNeeds
+	chunk      []state.NodeAmounts // of a scan of amounts
+	axes       []plugin.Axis       // of a SetScore plugin
 	// placement is passed to Reserve and the later extension points, so that the decision
 	// itself stays on the stack.
 	placement plan.Placement
@@ -125,6 +130,8 @@ type Counters struct {
 	Visited int64
 	// Ranked counts decisions by a ranking, without a scan; Grouped the groups visited.
 	Ranked, Grouped int64
+	// Indexed counts decisions by an index, without a scan.
+	Indexed int64
 	// Looked counts nodes that PostFilter plugins considered, Rated nodes whose lower
 	// bound was computed, Tried nodes on which victims were searched for.
 	Looked, Rated, Tried int64
@@ -176,6 +183,7 @@ func New(config Config) (*Engine, error) {
 	e := &Engine{profiles: map[string]*profile{}, seed: config.Seed, retries: config.GroupRetries, onPhase: config.OnPhase, audits: config.Audit}
 	e.columns = newColumns(cmp.Or(config.ColumnBytes, DefaultColumnBytes))
 	e.rankings = rankings{byKey: map[rankKey]*ranking{}, maxBytes: cmp.Or(config.RankingBytes, DefaultRankingBytes)}
+	e.indices = indices{byKey: map[rankKey]*indexed{}, recent: map[model.Need]struct{}{}}
 	e.rejections = rejections{byShape: map[shape]*rejected{}, maxBytes: cmp.Or(config.RejectionBytes, DefaultRejectionBytes)}
 	known := newNumbers()
 	var plugins int32
@@ -289,6 +297,10 @@ func (e *Engine) choose(c *cycle, run *Run, following int) (found verdict, err e
 		return found, nil
 	}
 	e.prepare(c)
+	if best, ok := e.chooseForNew(c, following); ok {
+		found.choice = best
+		return found, nil
+	}
 	if best, ranked := e.chooseByRank(c, run, following); ranked {
 		found.choice = best
 		return found, nil

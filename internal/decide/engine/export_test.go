@@ -49,5 +49,8 @@ func (e *Engine) SetMostGroups(n int32) { e.mostGroups = n }
 // ScanOnly makes every decision scan.
 func (e *Engine) ScanOnly() { e.withoutRanking = true }
 
+// AlwaysIndex decides by an index wherever it can, from the first pod on.
+func (e *Engine) AlwaysIndex() { e.alwaysIndex = true }
+
 // RankingKeys returns the number of known keys of rankings.
 func (e *Engine) RankingKeys() int { return len(e.rankings.byKey) }

@@ -35,6 +35,8 @@ type cycle struct {
 	extended *extended
 	// open means that PreFilter rejected the pod and preemption may help.
 	open bool
+	// amounts are the parts of a new pod that depend on amounts, during its scan.
+	amounts *amountNeeds
 	// renominated are nominations that out-of-tree plugins have changed in this turn.
 	renominated *state.Renominated
 }
@@ -47,6 +49,7 @@ func (e *Engine) preFilter(v state.View, p *profile, pod *model.Pod) (cycle, *pl
 	e.unfinished = false
 	if horizon, swept := e.columns.tick(); swept {
 		e.rankings.sweep(horizon)
+		e.indices.sweep(horizon)
 	}
 	if e.audits {
 		e.doubtSkips(v, p, pod)

@@ -89,6 +89,13 @@ type sight struct {
 	scores  []*scoreColumn
 	axes    []plugin.Axis
 	reads   model.Aspect
+	// aside means that counts by host are no coordinates. The axes in narrow have them, and
+	// the nodes with a count are marked.
+	aside  bool
+	narrow []plugin.Axis
+	// marked are the marked nodes of an index, and feasible counts the nodes of its groups.
+	marked   []int32
+	feasible []int
 	// These describe each group with feasible nodes: the group, one of its nodes, the
 	// number of nodes, and the total.
 	groups, examples []int32
@@ -187,7 +194,7 @@ func (e *Engine) chooseByRank(c *cycle, run *Run, following int) (best choice, o
 // look finds the key of the cycle's pod and brings all columns up to date. It returns
 // false if the choice depends on more than these.
 func (e *Engine) look(c *cycle, s *sight) bool {
-	s.key = rankKey{profile: c.profile}
+	s.key, s.aside, s.narrow = rankKey{profile: c.profile}, false, s.narrow[:0]
 	s.filters, s.scores, s.axes, s.reads = s.filters[:0], s.scores[:0], s.axes[:0], model.Presence|model.Nominations
 	if c.view.Nominated() > 0 {
 		s.key.nominated, s.key.priority, s.key.group = true, c.pod.Priority, c.pod.Group
@@ -285,7 +292,9 @@ func (s *sight) addAxis(e *Engine, c *cycle, of plugin.Axis) bool {
 	}
 	own := axis{domains: of.Layout.ID, present: len(of.Present) > 0}
 	s.reads |= model.Labels
-	if of.Layout.Own && !of.ByDomain {
+	if of.Layout.Own && !of.ByDomain && s.aside {
+		own.narrow, s.narrow = true, append(s.narrow, of)
+	} else if of.Layout.Own && !of.ByDomain {
 		own.narrow, own.counted = true, of.Counted
 		// the pods on the node, and whether they are counted
 		s.reads |= model.Usage | model.PodLabels | model.Taints
@@ -357,7 +366,7 @@ func (a *axis) coordinate(of *plugin.Axis, slot int32) int32 {
 		return -1
 	case !a.narrow:
 		return domain
-	case int(domain) < len(of.Counts):
+	case a.counted != (state.Counted{}) && int(domain) < len(of.Counts):
 		return of.Counts[domain]
 	}
 	return 0
@@ -565,10 +574,16 @@ func rejects(c *cycle, slot int32) bool {
 // false if a plugin fails.
 func (s *sight) score(e *Engine, t *rank.Table, c *cycle) bool {
 	groups := t.Groups()
-	s.totals = slices.Grow(s.totals[:0], len(s.groups))[:len(s.groups)]
-	for at, g := range s.groups {
-		s.totals[at] = t.Best(&groups[g])
+	s.totals = s.totals[:0]
+	for _, g := range s.groups {
+		s.totals = append(s.totals, t.Best(&groups[g]))
 	}
+	return s.addScores(e, groups, c)
+}
+
+// addScores adds the scores that the nodes of a group have in common to the totals. It
+// returns false if a plugin fails.
+func (s *sight) addScores(e *Engine, groups []rank.Group, c *cycle) bool {
 	coordinate := 0
 	for i := range c.profile.scorers {
 		scorer, weight, column := &c.profile.scorers[i], c.profile.Scores[i].Weight, s.scores[i]

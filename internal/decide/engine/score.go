@@ -131,6 +131,10 @@ func (e *Engine) togetherScores(c *cycle, i int, slots []int32) ([]int64, error)
 // addScores adds one plugin's normalised and weighted scores to the totals, or returns
 // them if they are equal for all nodes.
 func (e *Engine) addScores(c *cycle, i int, slots []int32, totals []int64) (everywhere int64, err error) {
+	if c.amounts != nil && c.amounts.skip[i] {
+		e.addAmountScores(c, i, slots, totals)
+		return 0, nil
+	}
 	weight := c.profile.Scores[i].Weight
 	single := c.profile.scorers[i].column
 	if single == nil {

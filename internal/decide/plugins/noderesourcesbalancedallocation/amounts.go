@@ -8,7 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-var _ plugin.AmountScores = (*scorer)(nil)
+var _ plugin.BoundedScores = (*scorer)(nil)
 
 // ScoreAmounts does what Score does, for cpu and memory.
 func (s *scorer) ScoreAmounts(nodes []state.NodeAmounts, scores []int32) bool {
@@ -32,3 +32,28 @@ func (s *scorer) ScoreAmounts(nodes []state.NodeAmounts, scores []int32) bool {
 
 // balance is 100 for equal fractions, minus half of their difference in percent.
 func balance(a, b float64) int32 { return int32(float64(1-math.Abs(a-b)/2) * 100) }
+
+// slack is more than the rounding errors of a bound, in percent.
+const slack = 1e-5
+
+// BoundAmounts bounds the difference of the balance in two ways, and returns the smaller
+// one. The difference of the fractions is x before and x + d after, with x the skew of a
+// node and d the shares that the pod adds.
+//
+// First, the balance after is at most that of the x + d nearest to 0, and the balance
+// before is at least that of the x farthest from 0. Second, |x| - |x+d| is monotone in x,
+// so it is largest at an end of the box.
+func (s *scorer) BoundAmounts(box *plugin.AmountBox) int32 {
+	c, m := float64(s.parts[0].asked), float64(s.parts[1].asked)
+	low := c/box.Most.CPUMilli - m/box.Least.MemoryBytes
+	high := c/box.Least.CPUMilli - m/box.Most.MemoryBytes
+	x, y := box.Least.Skew, box.Most.Skew
+	before := math.Floor(100 - 50*max(math.Abs(x), math.Abs(y)) - slack)
+	after := math.Floor(100 - 50*distance(0, x+low, y+high) + slack)
+	gain := max(math.Abs(x)-distance(-x, low, high), math.Abs(y)-distance(-y, low, high))
+	most := min(int32(after-before), int32(math.Floor(50*gain+slack))+1)
+	return 50 + (50+most)/2
+}
+
+// distance returns the distance of a number from an interval.
+func distance(of, low, high float64) float64 { return max(low-of, of-high, 0) }

@@ -9,8 +9,8 @@ import (
 
 var (
 	_ plugin.AmountVerdicts = (*filter)(nil)
-	_ plugin.AmountScores   = (*leastAllocated)(nil)
-	_ plugin.AmountScores   = (*mostAllocated)(nil)
+	_ plugin.BoundedScores  = (*leastAllocated)(nil)
+	_ plugin.BoundedScores  = (*mostAllocated)(nil)
 )
 
 // FilterAmounts does what Filter does, for needs without scalars.
@@ -28,36 +28,41 @@ func (f *filter) FilterAmounts(nodes []state.NodeAmounts, codes []reason.Code) b
 	return true
 }
 
-// cpuAndMemory returns the amounts asked and the weights of a scorer that counts cpu and
-// memory alone. A resource that is not configured has the weight 0.
-func cpuAndMemory(parts []part) (cpu, memory part, ok bool) {
+// two is a scorer's parts if it counts cpu and memory alone. A resource that is not
+// configured has the weight 0.
+type two struct {
+	cpuMilli, memoryBytes   int64
+	cpuWeight, memoryWeight int64
+	more                    bool // it counts other resources
+}
+
+func cpuAndMemory(parts []part) (t two) {
 	for i := range parts {
 		switch p := &parts[i]; {
 		case p.resource.IsCPU():
-			cpu = *p
+			t.cpuMilli, t.cpuWeight = p.asked, p.weight
 		case p.resource.IsMemory():
-			memory = *p
+			t.memoryBytes, t.memoryWeight = p.asked, p.weight
 		default:
-			return cpu, memory, false
+			t.more = true
 		}
 	}
-	return cpu, memory, true
+	return t
 }
 
 // ScoreAmounts does what Score does, for cpu and memory.
 func (s *leastAllocated) ScoreAmounts(nodes []state.NodeAmounts, scores []int32) bool {
-	cpu, memory, ok := cpuAndMemory(s.parts)
-	if !ok {
+	if s.two.more {
 		return false
 	}
 	for i := range nodes {
 		n := &nodes[i]
 		var m weightedMean
 		if capacity := n.CPUMilli; capacity != 0 {
-			m.add(amount.Percent(max(capacity-amount.Add(n.NonZeroCPUMilli, cpu.asked), 0), capacity), cpu.weight)
+			m.add(amount.Percent(max(capacity-amount.Add(n.NonZeroCPUMilli, s.two.cpuMilli), 0), capacity), s.two.cpuWeight)
 		}
 		if capacity := n.MemoryBytes; capacity != 0 {
-			m.add(amount.Percent(max(capacity-amount.Add(n.NonZeroMemoryBytes, memory.asked), 0), capacity), memory.weight)
+			m.add(amount.Percent(max(capacity-amount.Add(n.NonZeroMemoryBytes, s.two.memoryBytes), 0), capacity), s.two.memoryWeight)
 		}
 		scores[i] = m.value()
 	}
@@ -66,18 +71,17 @@ func (s *leastAllocated) ScoreAmounts(nodes []state.NodeAmounts, scores []int32)
 
 // ScoreAmounts does what Score does, for cpu and memory.
 func (s *mostAllocated) ScoreAmounts(nodes []state.NodeAmounts, scores []int32) bool {
-	cpu, memory, ok := cpuAndMemory(s.parts)
-	if !ok {
+	if s.two.more {
 		return false
 	}
 	for i := range nodes {
 		n := &nodes[i]
 		var m weightedMean
 		if capacity := n.CPUMilli; capacity != 0 {
-			m.add(amount.Percent(min(amount.Add(n.NonZeroCPUMilli, cpu.asked), capacity), capacity), cpu.weight)
+			m.add(amount.Percent(min(amount.Add(n.NonZeroCPUMilli, s.two.cpuMilli), capacity), capacity), s.two.cpuWeight)
 		}
 		if capacity := n.MemoryBytes; capacity != 0 {
-			m.add(amount.Percent(min(amount.Add(n.NonZeroMemoryBytes, memory.asked), capacity), capacity), memory.weight)
+			m.add(amount.Percent(min(amount.Add(n.NonZeroMemoryBytes, s.two.memoryBytes), capacity), capacity), s.two.memoryWeight)
 		}
 		scores[i] = m.value()
 	}
@@ -96,4 +100,40 @@ func (m *weightedMean) value() int32 {
 		return int32(m.sum / 2)
 	}
 	return mean(m.sum, m.weights)
+}
+
+// slack is more than the rounding errors of a bound, in percent.
+const slack = 1e-5
+
+// BoundAmounts returns the mean of the largest free shares. Nodes that are used alike
+// have more free cpu the less memory they have free, so half of the largest sum
+// bounds better. A sum does not apply where a free share may be below the request: the share
+// counts as 0 there.
+func (s *leastAllocated) BoundAmounts(box *plugin.AmountBox) int32 {
+	c, m := float64(s.two.cpuMilli), float64(s.two.memoryBytes)
+	share := func(free float64) int64 { return int64(max(100*free+slack, 0)) }
+	var mean weightedMean
+	mean.add(share(box.Most.FreeCPU-c/box.Most.CPUMilli), s.two.cpuWeight)
+	mean.add(share(box.Most.FreeMemory-m/box.Most.MemoryBytes), s.two.memoryWeight)
+	bound := mean.value()
+	if s.two.cpuWeight == s.two.memoryWeight && box.Least.FreeCPU >= c/box.Least.CPUMilli && box.Least.FreeMemory >= m/box.Least.MemoryBytes {
+		sum := box.Most.Free - c/box.Most.CPUMilli - m/box.Most.MemoryBytes
+		bound = min(bound, int32(min(50*sum+slack, 100)))
+	}
+	return bound
+}
+
+// BoundAmounts returns the mean of the largest used shares, or half of the largest sum.
+func (s *mostAllocated) BoundAmounts(box *plugin.AmountBox) int32 {
+	c, m := float64(s.two.cpuMilli), float64(s.two.memoryBytes)
+	share := func(free float64) int64 { return int64(max(min(100*(1-free)+slack, 100), 0)) }
+	var mean weightedMean
+	mean.add(share(box.Least.FreeCPU-c/box.Least.CPUMilli), s.two.cpuWeight)
+	mean.add(share(box.Least.FreeMemory-m/box.Least.MemoryBytes), s.two.memoryWeight)
+	bound := mean.value()
+	if s.two.cpuWeight == s.two.memoryWeight {
+		sum := 2 - box.Least.Free + c/box.Least.CPUMilli + m/box.Least.MemoryBytes
+		bound = min(bound, int32(min(50*sum+slack, 100)))
+	}
+	return bound
 }

@@ -114,11 +114,11 @@ func (x scored) compile(counter func(model.ResourceName) *allocator.Counter) (pl
 func (x scored) rated(parts []part) plugin.NodeScores {
 	switch x.plugin.strategy {
 	case configv1.MostAllocated:
-		return &mostAllocated{parts}
+		return &mostAllocated{parts, cpuAndMemory(parts)}
 	case configv1.RequestedToCapacityRatio:
 		return &requestedToCapacityRatio{parts, x.plugin.ratings}
 	}
-	return &leastAllocated{parts}
+	return &leastAllocated{parts, cpuAndMemory(parts)}
 }
 
 // following is a scorer whose scores depend on devices shared by many nodes.
@@ -159,7 +159,10 @@ func (p *part) on(node state.Node) (capacity, requested int64) {
 }
 
 // leastAllocated prefers empty nodes: the weighted mean of the free shares in percent.
-type leastAllocated struct{ parts []part }
+type leastAllocated struct {
+	parts []part
+	two   two
+}
 
 // Score returns 0 to 100.
 func (s *leastAllocated) Score(node state.Node) int32 {
@@ -177,7 +180,10 @@ func (s *leastAllocated) Score(node state.Node) int32 {
 }
 
 // mostAllocated prefers full nodes: the weighted mean of the used shares in percent.
-type mostAllocated struct{ parts []part }
+type mostAllocated struct {
+	parts []part
+	two   two
+}
 
 // Score returns 0 to 100.
 func (s *mostAllocated) Score(node state.Node) int32 {
