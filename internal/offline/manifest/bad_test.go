@@ -36,7 +36,6 @@ var badInput = []struct{ name, text, want string }{
 	{"odd items", "kind: List\napiVersion: v1\nitems: 3\n", "F:1: items: must be given once, as an array"},
 	{"unknown field", "apiVersion: v1\nkind: Pod\n" + meta + "\nspec:\n  container: []\n", "F:5: Pod default/a: spec.container: unknown field; did you mean containers?"},
 	{"unknown fields", pod + "  nodename: x\nstats: {}\n", "F:6: Pod default/a: spec.nodename: unknown field; did you mean nodeName?\nF:7: Pod default/a: stats: unknown field; did you mean status?"},
-	{"field twice", pod + "  nodeName: x\n  nodeName: y\n", "F:7: invalid YAML: key \"nodeName\" already set in map"},
 	{"field twice in json", `{"apiVersion":"v1","kind":"Node","metadata":{"name":"a","name":"a"}}`, "F:1: Node a: metadata.name: is given twice; remove one of the two"},
 	{"wrong types", pod + "  nodeName: 7\n  hostNetwork: 'yes'\n", "F:7: Pod default/a: spec.hostNetwork: \"yes\" is not valid here; want true or false\nF:6: Pod default/a: spec.nodeName: 7 is not valid here; want text (put numbers, true and false in quotes)"},
 	{"object for array", "apiVersion: v1\nkind: Pod\n" + meta + "\nspec: {containers: {name: c}}\n", "F:4: Pod default/a: spec.containers: {\"name\":\"c\"} is not valid here; want an array"},
@@ -94,5 +93,18 @@ func TestManyErrors(t *testing.T) {
 	lines := strings.Split(err.Error(), "\n")
 	if len(lines) != 21 || lines[20] != "and 5 more" {
 		t.Errorf("got %d lines, the last %q", len(lines), lines[len(lines)-1])
+	}
+}
+
+// TestRepeatedKeys uses the last value of a key that is given twice, as kubectl does, and
+// remarks on it with its line.
+func TestRepeatedKeys(t *testing.T) {
+	c, err := Decode("F", []byte(pod+"  nodeName: n1\n  nodeName: n2\n"))
+	if err != nil || len(c.Pods) != 1 || c.Pods[0].Spec.NodeName != "n2" {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	want := `F:7: key "nodeName" is given twice, and the last value counts; API servers accept it, and it is used as it is`
+	if len(c.Warnings) == 0 || c.Warnings[0] != want {
+		t.Errorf("%q, want %q", c.Warnings, want)
 	}
 }

@@ -128,12 +128,22 @@ type worker struct {
 // unit decodes one unit, or its elements if it is a list.
 func (w *worker) unit(u unit, depth int) result {
 	js := u.text
+	var repeated []*Error
 	if u.yaml {
 		var err error
 		if js, err = w.yaml.json(u); err != nil {
-			return result{errs: yamlErrors(u, err), noYAML: true}
+			if js, repeated = withRepeatedKeys(u, err); js == nil {
+				return result{errs: yamlErrors(u, err), noYAML: true}
+			}
 		}
 	}
+	decoded := w.converted(u, js, depth)
+	decoded.remarks = append(repeated, decoded.remarks...)
+	return decoded
+}
+
+// converted decodes one unit, whose JSON is given.
+func (w *worker) converted(u unit, js []byte, depth int) result {
 	s := scanner{text: js}
 	h, err := s.headOf()
 	if err != nil || s.more() {

@@ -20,7 +20,6 @@ var badValues = []struct{ name, text, want string }{
 	{"number", "3", "F:1: is 3, not an object; an object has apiVersion, kind and metadata"},
 	{"long text", strings.Repeat("x", 39), "F:1: is \"" + strings.Repeat("x", 39) + "..., not an object; an object has apiVersion, kind and metadata"},
 	{"text that just fits", strings.Repeat("x", 38), "F:1: is \"" + strings.Repeat("x", 38) + "\", not an object; an object has apiVersion, kind and metadata"},
-	{"two errors in yaml", "a: !!str 1\na: 2\nb: 1\nb: 2\n", "F:2: invalid YAML: key \"a\" already set in map\nF:4: invalid YAML: key \"b\" already set in map"},
 	{"yaml in an element", "kind: List\napiVersion: v1\nitems:\n- a: 1\n- b: [\n", "F:5: invalid YAML: did not find expected node content"},
 	{"broken json in a list", "{\"kind\":\"List\",\"apiVersion\":\"v1\",\"items\":[{\"kind\":\"Node\",\"apiVersion\":\"v1\",\"metadata\":{\"name\":\"a\"},\n\"spec\":{x}}]}", "F:2: Node items[0]: invalid JSON: invalid character 'x' looking for beginning of object key string"},
 	{"broken json with an enormous number", "{\"kind\":\"Node\",\"apiVersion\":\"v1\",\"metadata\":{\"name\":\"1e1000000\"},\n\"spec\":{x}}", "F:2: Node: invalid JSON: invalid character 'x' looking for beginning of object key string"},

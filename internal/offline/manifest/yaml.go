@@ -35,6 +35,33 @@ func (u unit) withoutDash() []byte {
 	return text
 }
 
+// repeatedKey matches the parser's error for a key that a mapping has twice.
+var repeatedKey = regexp.MustCompile(`^invalid YAML: key (".*") already set in map$`)
+
+// withRepeatedKeys returns the JSON of a unit in which keys are repeated, and a remark
+// for each of them. The last value counts, as for kubectl: charts often render a label
+// twice.
+// It returns nil if the unit has another error.
+func withRepeatedKeys(u unit, err error) ([]byte, []*Error) {
+	errs := yamlErrors(u, err)
+	for _, e := range errs {
+		key := repeatedKey.FindStringSubmatch(e.Problem)
+		if key == nil {
+			return nil, nil
+		}
+		e.Problem = "key " + key[1] + " is given twice, and the last value counts"
+	}
+	text := u.text
+	if u.dash >= 0 {
+		text = u.withoutDash()
+	}
+	js, err := yaml.YAMLToJSON(text)
+	if err != nil {
+		return nil, nil
+	}
+	return js, errs
+}
+
 var yamlLine = regexp.MustCompile(`line (\d+): `)
 
 // yamlErrors converts the YAML parser's error about u to errors with lines of the file.
