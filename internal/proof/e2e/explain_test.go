@@ -126,6 +126,31 @@ func TestExplainAsksTheScheduler(t *testing.T) {
 	w.must(rig.DeletePods(w.ctx, w.client, w.namespace))
 }
 
+// asksWithRightsInANamespace asks as a user who may read one namespace: the running
+// scheduler alone, the pod's condition alone, and a snapshot of somebody who may read more.
+func (w *world) asksWithRightsInANamespace(local, snapshot string, at []string) {
+	w.Helper()
+	code, out, stderr := w.plugin(local, append([]string{"explain", "giant"}, at...)...)
+	if code != 0 || !strings.Contains(out, "Insufficient cpu") || !strings.Contains(out, "Now: ") ||
+		!strings.Contains(stderr, "you may not list pods in all namespaces") || !strings.Contains(stderr, "the running scheduler alone") {
+		w.Errorf("code %d: %s%s", code, out, stderr)
+	}
+	code, out, stderr = w.plugin(local, "explain", "giant", "-o", "jsonpath={.message}")
+	if code != 0 || !strings.Contains(out, "Insufficient cpu") || !strings.Contains(stderr, "condition PodScheduled alone") {
+		w.Errorf("code %d: %s%s", code, out, stderr)
+	}
+	for _, args := range [][]string{{"simulate", "-f", snapshot, "-o", "name"}, {"top", "nodes", "-f", snapshot}} {
+		if code, out, stderr := w.plugin(local, args...); code != 0 || out == "" {
+			w.Errorf("%s: code %d, %s", args, code, stderr)
+		}
+	}
+	for _, args := range [][]string{{"simulate"}, {"top", "nodes"}, {"drain", "x"}, {"explain"}} {
+		if code, _, stderr := w.plugin(local, args...); code != 1 || !strings.Contains(stderr, "you may not list pods in all namespaces") {
+			w.Errorf("%s: code %d, %s", args, code, stderr)
+		}
+	}
+}
+
 // asksForTheQueue lists the queue as a user who may list pods everywhere, and as a user
 // who may in one namespace. The latter sees nothing else.
 func (w *world) asksForTheQueue(viewer string, at []string) {
@@ -169,6 +194,7 @@ func (w *world) asksForTheQueue(viewer string, at []string) {
 			w.Errorf("%s: code %d, %s", args, code, stderr)
 		}
 	}
+	w.asksWithRightsInANamespace(local, file, at)
 	if code, _, stderr := w.plugin(local, "snapshot", "-n", w.namespace, "-o", file); code != 0 || !strings.Contains(stderr, "you may not list nodes: they are missing in the snapshot") {
 		w.Errorf("code %d: %s", code, stderr)
 	}
