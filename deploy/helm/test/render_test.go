@@ -311,6 +311,44 @@ func TestRolesHaveWhatIsRead(t *testing.T) {
 	}
 }
 
+// TestShadowOnlyReads gives the shadow the rights to read what its configuration reads,
+// with every gate, and no right to write but the reviews of who may read its metrics.
+func TestShadowOnlyReads(t *testing.T) {
+	objects := render(t, "{shadow: {create: true, featureGates: {GenericWorkload: true}, config: {profiles: [{schedulerName: other}]}}}")
+	name := chart.Release + "-shadow"
+	allowed := map[string]bool{}
+	for _, rule := range get[rbacv1.ClusterRole](t, objects, "ClusterRole", name).Rules {
+		for _, resource := range rule.Resources {
+			review := resource == "tokenreviews" || resource == "subjectaccessreviews"
+			if want := []string{"get", "list", "watch"}; !review && !slices.Equal(rule.Verbs, want) || review && !slices.Equal(rule.Verbs, []string{"create"}) {
+				t.Errorf("%s: verbs %q", resource, rule.Verbs)
+			}
+			allowed[resource+"."+rule.APIGroups[0]] = !review
+		}
+	}
+	gates, err := feature.With(map[string]bool{"GenericWorkload": true, "TopologyAwareWorkloadScheduling": true, "CompositePodGroup": true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := get[v1.ConfigMap](t, objects, "ConfigMap", name).Data["scheduler.yaml"]
+	read, err := config.ParseWith("shadow", []byte(file), config.Request{Gates: gates})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if names := read.SchedulerNames(); !slices.Equal(names, []string{"other"}) {
+		t.Errorf("profiles %q", names)
+	}
+	for _, kind := range read.Reads() {
+		if !allowed[resourceOf(kind)] {
+			t.Errorf("the role does not allow to list %s", resourceOf(kind))
+		}
+	}
+	args := get[appsv1.Deployment](t, objects, "Deployment", name).Spec.Template.Spec.Containers[0].Args
+	if args[0] != "shadow" || !slices.Contains(args, "--config=/etc/berth/scheduler.yaml") || !slices.Contains(args, "--feature-gates=GenericWorkload=true") {
+		t.Errorf("arguments %q", args)
+	}
+}
+
 func resourceOf(kind model.Kind) string {
 	return kinds.Get(kind).Resource.GroupResource().Resource + "." + kinds.Get(kind).Resource.Group
 }
@@ -496,7 +534,7 @@ func TestOverlaysBuildWhatTheChartRenders(t *testing.T) {
 				t.Errorf("%s: %s is in one of both only", folder, id)
 				continue
 			}
-			if want[id].GetKind() == "Deployment" {
+			if want[id].GetKind() == "Deployment" && want[id].GetName() == chart.Release {
 				volumes := get[appsv1.Deployment](t, []*unstructured.Unstructured{built[id]}, "Deployment", chart.Release).Spec.Template.Spec.Volumes
 				if volumes[0].ConfigMap.Name != hashed {
 					t.Errorf("%s: the Deployment mounts %s, want %s", folder, volumes[0].ConfigMap.Name, hashed)

@@ -127,7 +127,7 @@ func TestExplainAsksTheScheduler(t *testing.T) {
 }
 
 // asksWithRightsInANamespace asks as a user who may read one namespace: the running
-// scheduler alone, the pod's condition alone, and a snapshot of somebody who may read more.
+// scheduler alone, the pod's condition alone, and a snapshot of another user.
 func (w *world) asksWithRightsInANamespace(local, snapshot string, at []string) {
 	w.Helper()
 	code, out, stderr := w.plugin(local, append([]string{"explain", "giant"}, at...)...)

@@ -17,6 +17,7 @@ import (
 // same name adds the component to the base.
 var Variants = map[string]map[string]any{
 	"monitoring": {"monitoring": map[string]any{"serviceMonitor": map[string]any{"create": true}, "prometheusRule": map[string]any{"create": true}}},
+	"shadow":     {"shadow": map[string]any{"create": true}},
 	"pod-groups": {"featureGates": map[string]any{"GenericWorkload": true}},
 }
 
