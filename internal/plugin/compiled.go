@@ -222,14 +222,9 @@ type AmountScores interface {
 	// ScoreAmounts writes the raw score of each node. It returns false, and has written
 	// nothing, if scores depend on more.
 	ScoreAmounts(nodes []state.NodeAmounts, scores []int32) bool
-}
-
-// BoundedScores is implemented by AmountScores with a bound, which finds the best nodes
-// without a look at most of them.
-type BoundedScores interface {
-	AmountScores
 	// BoundAmounts returns at least the score of every node in the box on which the pod
-	// fits. It is called only if ScoreAmounts returns true.
+	// fits. It finds the best nodes without a look at most of them. It is called only if
+	// ScoreAmounts returns true.
 	BoundAmounts(box *AmountBox) int32
 }
 

@@ -50,10 +50,10 @@ const (
 	indexFollows = 32
 	// indexMarks bounds the nodes that are evaluated one by one: one in this many slots.
 	indexMarks = 8
-	// New requests must be common before they are decided about without columns: an app's
-	// first pod fills the columns that its other pods use. Each pod with new requests adds
-	// newGain to a level, up to mostNew, and each other pod takes 1 away. From enoughNew on
-	// new requests are common.
+	// New requests must be common before they are decided about without columns: an
+	// app's first pod fills the columns that its other pods use. Each pod with new
+	// requests adds newGain to a level, up to mostNew, and each other pod takes 1 away.
+	// From enoughNew on new requests are common.
 	newGain, enoughNew, mostNew = 4, 20, 64
 	// recentNeeds bounds the needs that are remembered from decisions by an index. The
 	// next pod with such a need gets columns.
@@ -81,7 +81,7 @@ type amountNeeds struct {
 	// skip has the positions of the scores, and of their compiled needs; nil for a plugin
 	// that skips the pod.
 	skip [mostScores]bool
-	of   [mostScores]plugin.BoundedScores
+	of   [mostScores]plugin.AmountScores
 	// scalars means that the filter compares more than the demand.
 	scalars bool
 }
@@ -153,12 +153,12 @@ func (e *Engine) addAmountScore(c *cycle, i int, single columnScore, a *amountNe
 	} else if scores, err = c.profile.Profile.ScoreNeed(i, single.(plugin.NodeScore), c.pod).Compile(); err != nil {
 		return false
 	}
-	bounded, ok := scores.(plugin.BoundedScores)
+	bounded, ok := scores.(plugin.AmountScores)
 	if !ok || !bounded.ScoreAmounts(nil, nil) {
 		return false
 	}
 	a.of[i] = bounded
-	a.query.Scores = append(a.query.Scores, freeindex.Weighted{BoundedScores: bounded, Weight: c.profile.Scores[i].Weight})
+	a.query.Scores = append(a.query.Scores, freeindex.Weighted{AmountScores: bounded, Weight: c.profile.Scores[i].Weight})
 	return true
 }
 

@@ -96,9 +96,9 @@ func TestIndexAgreesWithOracle(t *testing.T) {
 	}
 }
 
-// TestNewRequestsLookAtFew counts the nodes and boxes that decisions about pods with new
-// requests look at. Ten times the nodes may cost four times as much, and no column is left
-// behind.
+// TestNewRequestsLookAtFew counts the nodes and boxes that decisions about pods with
+// new requests look at. Ten times the nodes may cost four times as much, and no column
+// is left behind.
 func TestNewRequestsLookAtFew(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")

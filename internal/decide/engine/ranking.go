@@ -89,11 +89,12 @@ type sight struct {
 	scores  []*scoreColumn
 	axes    []plugin.Axis
 	reads   model.Aspect
-	// aside means that counts by host are no coordinates. The axes in narrow have them, and
-	// the nodes with a count are marked.
+	// aside means that counts by host are no coordinates. The axes in narrow have them,
+	// and the nodes with a count are marked.
 	aside  bool
 	narrow []plugin.Axis
-	// marked are the marked nodes of an index, and feasible counts the nodes of its groups.
+	// marked are the marked nodes of an index, and feasible counts the nodes of its
+	// groups.
 	marked   []int32
 	feasible []int
 	// These describe each group with feasible nodes: the group, one of its nodes, the

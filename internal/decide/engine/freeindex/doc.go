@@ -29,13 +29,13 @@
 //	0 └───────┴───────┘
 //	  0    free cpu   1         as shares of the allocatable amounts
 //
-// Example: 5,000 nodes, 300 of them with at least 3.7 CPUs and 9 GiB free. A pod requests
-// these amounts. The best quarter has a bound of 171, and a leaf in it a node with a total
-// of 169. Four other parts have bounds of 169 or more, all others less. The search looks
-// at a few dozen boxes and nodes, and returns the three nodes with 169. The engine draws
-// one of them as after a scan.
+// Example: 5,000 nodes, 300 of them with at least 3.7 CPUs and 9 GiB free. A pod
+// requests these amounts. The best quarter has a bound of 171, and a leaf in it a node
+// with a total of 169. Four other parts have bounds of 169 or more, all others less.
+// The search looks at a few dozen boxes and nodes, and returns the three nodes with
+// 169. The engine draws one of them as after a scan.
 //
-// The plugins bound their own scores ([plugin.BoundedScores]), and also score the nodes in
+// The plugins bound their own scores ([plugin.AmountScores]), and also score the nodes in
 // leaves. A bound that is too low would lose a node, so tests compare random boxes with
 // their nodes. A bound that is too high only costs time.
 //
@@ -57,12 +57,13 @@
 //
 // Figures are from a prototype with 5,000 to 50,000 nodes.
 //
-//   - One tree for all groups, with sets of groups in boxes: half as many boxes. But groups
-//     differ between pods, and counts of feasible nodes would need a table in each box.
-//   - Leaves of 8 or 32 nodes: 753 boxes and 153 nodes, or 593 and 500, instead of 662 and
-//     228. No difference in time.
-//   - A list ordered by the sum of the free shares: reads 2,600 to 34,800 of 50,000 nodes,
-//     because nodes that do not fit come first.
+//   - One tree for all groups, with sets of groups in boxes: half as many boxes. But
+//     groups differ between pods, and counts of feasible nodes would need a table in each
+//     box.
+//   - Leaves of 8 or 32 nodes: 753 boxes and 153 nodes, or 593 and 500, instead of 662
+//     and 228. No difference in time.
+//   - A list ordered by the sum of the free shares: reads 2,600 to 34,800 of 50,000
+//     nodes, because nodes that do not fit come first.
 //   - The nodes that no other node dominates: floors make ties, so the chosen node is
 //     dominated in up to 67 % of decisions.
 package freeindex

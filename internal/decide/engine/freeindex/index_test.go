@@ -102,7 +102,7 @@ func (w *world) query(t testing.TB) *Query {
 		if err != nil {
 			t.Fatal(err)
 		}
-		q.Scores = append(q.Scores, Weighted{scores.(plugin.BoundedScores), 1 + w.r.Int64N(2)})
+		q.Scores = append(q.Scores, Weighted{scores.(plugin.AmountScores), 1 + w.r.Int64N(2)})
 	}
 	for g := range w.groups {
 		if w.r.IntN(4) > 0 {
@@ -165,8 +165,8 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// TestKeep is a property test: Keep drops the nodes into which a demand does not fit, also
-// if amounts are close to the largest numbers.
+// TestKeep is a property test: Keep drops the nodes into which a demand does not fit,
+// also if amounts are close to the largest numbers.
 func TestKeep(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 3))
 	amount := func() int64 {

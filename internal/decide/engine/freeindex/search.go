@@ -8,7 +8,7 @@ import (
 
 // Weighted is a Score plugin's compiled need with the plugin's weight.
 type Weighted struct {
-	plugin.BoundedScores
+	plugin.AmountScores
 	Weight int64
 }
 

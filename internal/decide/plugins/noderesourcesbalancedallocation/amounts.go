@@ -8,7 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-var _ plugin.BoundedScores = (*scorer)(nil)
+var _ plugin.AmountScores = (*scorer)(nil)
 
 // ScoreAmounts does what Score does, for cpu and memory.
 func (s *scorer) ScoreAmounts(nodes []state.NodeAmounts, scores []int32) bool {
@@ -40,8 +40,8 @@ const slack = 1e-5
 // one. The difference of the fractions is x before and x + d after, with x the skew of a
 // node and d the shares that the pod adds.
 //
-// First, the balance after is at most that of the x + d nearest to 0, and the balance
-// before is at least that of the x farthest from 0. Second, |x| - |x+d| is monotone in x,
+// First, the balance after is highest for the x + d nearest to 0, and the balance before
+// is lowest for the x farthest from 0. Second, |x| - |x+d| is monotone in x,
 // so it is largest at an end of the box.
 func (s *scorer) BoundAmounts(box *plugin.AmountBox) int32 {
 	c, m := float64(s.parts[0].asked), float64(s.parts[1].asked)

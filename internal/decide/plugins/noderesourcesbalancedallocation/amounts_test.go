@@ -11,8 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// TestAmounts is a property test: for random nodes, scores from amounts equal those of
-// one call for each node.
+// TestAmounts is a property test: for random nodes, scores from amounts equal the scores
+// from one call for each node.
 func TestAmounts(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	amounts := func(most int64) (text string) {

@@ -9,8 +9,8 @@ import (
 
 var (
 	_ plugin.AmountVerdicts = (*filter)(nil)
-	_ plugin.BoundedScores  = (*leastAllocated)(nil)
-	_ plugin.BoundedScores  = (*mostAllocated)(nil)
+	_ plugin.AmountScores   = (*leastAllocated)(nil)
+	_ plugin.AmountScores   = (*mostAllocated)(nil)
 )
 
 // FilterAmounts does what Filter does, for needs without scalars.
@@ -106,8 +106,8 @@ func (m *weightedMean) value() int32 {
 const slack = 1e-5
 
 // BoundAmounts returns the mean of the largest free shares. Nodes that are used alike
-// have more free cpu the less memory they have free, so half of the largest sum
-// bounds better. A sum does not apply where a free share may be below the request: the share
+// have more free cpu the less memory they have free, so half of the largest sum bounds
+// better. A sum does not apply where a free share may be below the request: the share
 // counts as 0 there.
 func (s *leastAllocated) BoundAmounts(box *plugin.AmountBox) int32 {
 	c, m := float64(s.two.cpuMilli), float64(s.two.memoryBytes)
