@@ -3,6 +3,7 @@ package monitoring
 import (
 	"encoding/json"
 	"log/slog"
+	"maps"
 	"os"
 	"regexp"
 	"strings"
@@ -39,7 +40,7 @@ type dashboard struct {
 }
 
 var (
-	dashboards = []string{"kube-scheduler-dashboard.json", "berth-dashboard.json"}
+	dashboards = []string{"kube-scheduler-dashboard.json", "berth-dashboard.json", seriesDashboard}
 	// variables replaces Grafana's variables with values.
 	variables = strings.NewReplacer("$__rate_interval", "5m", "$job", "kube-scheduler", "$instance", "127.0.0.1:10259")
 	// labelValues matches Grafana's query for a label's values.
@@ -118,6 +119,8 @@ func rules(t *testing.T, p parser.Parser) []expression {
 // scheduler serves the metrics and labels in it.
 func TestExpressions(t *testing.T) {
 	families := served(t)
+	maps.Copy(families, shadowSeries(t))
+	everySeriesHasAPanel(t, families)
 	p := parser.NewParser(parser.Options{})
 	all := rules(t, p)
 	for _, file := range dashboards {
@@ -206,6 +209,9 @@ func TestEveryAlertIsExplained(t *testing.T) {
 				if !strings.Contains(sections[r.Alert], "\n"+part) {
 					t.Errorf("docs/operate.md: the section of %s lacks %q", r.Alert, part)
 				}
+			}
+			if want := "https://github.com/berth-scheduler/berth/blob/main/docs/operate.md#" + strings.ToLower(r.Alert); r.Annotations["runbook_url"] != want {
+				t.Errorf("alert %s: runbook_url %q, want %s", r.Alert, r.Annotations["runbook_url"], want)
 			}
 			delete(sections, r.Alert)
 		}

@@ -426,7 +426,7 @@ func TestMonitoringIsThatOfTheFolder(t *testing.T) {
 	if strings.Contains(strings.ReplaceAll(read("rules.yaml"), `job="kube-scheduler"`, ""), "job=") {
 		t.Error("rules.yaml names a job in a way that the chart does not replace")
 	}
-	for _, name := range []string{"berth-dashboard", "kube-scheduler-dashboard"} {
+	for _, name := range []string{"berth-dashboard", "berth-series-dashboard", "kube-scheduler-dashboard"} {
 		if got := get[v1.ConfigMap](t, objects, "ConfigMap", chart.Release+"-"+name).Data[name+".json"]; got != read(name+".json") {
 			t.Errorf("%s is not that of deploy/monitoring", name)
 		}
