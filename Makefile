@@ -199,8 +199,8 @@ OTHER_KUBERNETES := $(if $(filter 1.38,$(KUBERNETES)),$(BIN)/parity138)
 parity: $(BIN)/parity $(OTHER_KUBERNETES) ## verdicts, scores and messages of Berth beside kube-scheduler's own plugins; PARITY_FLAGS='-shapes ... -seed N', or -help; KUBERNETES=1.38 for both of 1.38
 	@$(BIN)/parity $(OTHER_KUBERNETES:%=-kube-scheduler %) $(PARITY_FLAGS)
 
-parity138-rules: $(BIN)/parity138 ## each rule of docs/versions.md on both releases of kube-scheduler: its seeds differ without the rule, and not with it
-	cd parity && PARITY138=$(abspath $(BIN)/parity138) $(GO) test -count=1 -run '^TestRules' .
+parity138-rules: $(BIN)/parity138 ## each rule of docs/versions.md on both releases of kube-scheduler: its seeds differ without the rule, and not with it; WRITE=1 stores the answers of 1.38 for make test
+	cd parity && PARITY138=$(abspath $(BIN)/parity138) $(GO) test -count=1 -run '^(TestRules|TestStore)' . $(if $(WRITE),-write)
 
 lint: lint-product lint-large ## gofmt, the prose gate, the table of numbers and golangci-lint (.golangci.yml), which vets, in each module; where whole programs are imported, go vet and a part of its linters, or all with LINTERS=
 

@@ -41,20 +41,7 @@ func TestRulesHaveShapes(t *testing.T) {
 // TestRulesOf138 checks each rule against kube-scheduler 1.38. Its shape fails with the
 // answers of 1.37. It passes with this rule alone, and with all of them.
 func TestRulesOf138(t *testing.T) {
-	program := os.Getenv("PARITY138")
-	if program == "" {
-		t.Skip("PARITY138 names no program; see make parity138-rules")
-	}
-	client, err := remote.Start(context.WithoutCancel(t.Context()), program)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := client.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	t.Logf("kube-scheduler %s", client.Version)
+	client := startOther(t)
 	pair := compare.Pair{Sends: true, New: func(config []byte) (compare.KubeScheduler, error) { return client.New(config) }}
 	for _, rule := range config.Rules() {
 		shape := cases.ReleaseShapes()[rule.Name]
@@ -71,6 +58,26 @@ func TestRulesOf138(t *testing.T) {
 			}
 		}
 	}
+}
+
+// startOther starts kube-scheduler 1.38, or skips the test.
+func startOther(t *testing.T) *remote.Client {
+	t.Helper()
+	program := os.Getenv("PARITY138")
+	if program == "" {
+		t.Skip("PARITY138 names no program; see make parity138-rules")
+	}
+	client, err := remote.Start(context.WithoutCancel(t.Context()), program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Logf("kube-scheduler %s", client.Version)
+	return client
 }
 
 // failures compares a few seeds of a shape, and returns the number of differences.
