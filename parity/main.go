@@ -92,6 +92,7 @@ type options struct {
 	program   string // of kube-scheduler, if it is not this one
 	release   config.Release
 	rule      string
+	devices   bool // the changed ones too
 	pair      compare.Pair
 }
 
@@ -113,8 +114,9 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.BoolVar(&o.shrink, "shrink", false, "look for a smaller cluster with a difference; takes as many comparisons as it needs")
 	flags.StringVar(&o.folder, "write", "", "`folder` to write the first cluster with a difference of each shape to, for \"berth explain\"")
 	flags.StringVar(&o.output, "o", "table", "how to print: table, json or yaml")
-	flags.StringVar(&o.program, "kube-scheduler", "", "`program` with kube-scheduler of another release, such as bin/parity138; pod groups are then not compared, and devices only by name")
+	flags.StringVar(&o.program, "kube-scheduler", "", "`program` with kube-scheduler of another release, such as bin/parity138; pod groups are then not compared")
 	release := flags.String("release", "", "`release` of Berth's answers; by default kube-scheduler's")
+	flags.BoolVar(&o.devices, "changed-devices", false, "keep the devices that 1.38 allocates in another way than 1.37, and Berth as in 1.37")
 	flags.StringVar(&o.rule, "rule", "", "`rule` of 1.38 that Berth has in addition to 1.37's answers, as in docs/versions.md")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -157,7 +159,8 @@ func (o *options) start(ctx context.Context) (end func() error, err error) {
 		if err != nil {
 			return nil, err
 		}
-		o.pair.Sends, o.pair.New = true, func(config []byte) (compare.KubeScheduler, error) { return client.New(config) }
+		o.pair.Sends, o.pair.SameDevices = true, !o.devices
+		o.pair.New = func(config []byte) (compare.KubeScheduler, error) { return client.New(config) }
 		if o.pair.Release, err = releaseOf(client.Version); err != nil {
 			return nil, errors.Join(err, client.Close())
 		}
@@ -228,21 +231,18 @@ func (o *options) choose(names string) error {
 }
 
 // compared returns the shapes and sequences that must be equal. With another release's
-// program, devices and pod groups are left out: Berth has only 1.37's answers for them.
+// program, pod groups and sequences with devices are left out: Berth has only 1.37's
+// answers for them.
 func (o *options) compared() ([]cases.Shape, []sequence.Script) {
 	shapes, scripts := cases.Shapes(), sequence.Scripts(o.podsGiven)
 	if o.program == "" {
 		return shapes, scripts
 	}
 	skipped := map[string]bool{}
-	for _, s := range cases.DeviceShapes() {
-		skipped[s.Name] = true
-	}
 	for _, s := range slices.Concat(sequence.DeviceScripts(o.podsGiven), sequence.GroupScripts(o.podsGiven)) {
 		skipped[s.Name] = true
 	}
-	return slices.DeleteFunc(shapes, func(s cases.Shape) bool { return skipped[s.Name] }),
-		slices.DeleteFunc(scripts, func(s sequence.Script) bool { return skipped[s.Name] })
+	return shapes, slices.DeleteFunc(scripts, func(s sequence.Script) bool { return skipped[s.Name] })
 }
 
 // chooseOne adds the shape or sequence with this name; false if none has it.

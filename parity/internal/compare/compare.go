@@ -58,6 +58,9 @@ func (d Difference) String() string {
 
 // Case compares the verdicts on every pending pod of a case.
 func (p Pair) Case(tc cases.Case) (Result, error) {
+	if p.SameDevices {
+		tc = tc.SameDevices()
+	}
 	if p.Sends {
 		sent, err := tc.Sent()
 		if err != nil {

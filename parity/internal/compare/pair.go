@@ -47,6 +47,8 @@ type Pair struct {
 	// Sends means that kube-scheduler receives its objects as JSON. Berth then compares
 	// the same objects, since an empty map is missing there.
 	Sends bool
+	// SameDevices removes the devices that 1.38 allocates in another way than 1.37.
+	SameDevices bool
 	// Release chooses Berth's answers.
 	Release config.Release
 	// Rule, unless it is empty, adds the answer of one rule to the release before it.
