@@ -34,7 +34,19 @@ func (p *Plugin) Reserve(v state.View, pod *model.Pod, slot int32) ([]plan.Hold,
 	if unusable != "" {
 		return nil, errors.New(unusable)
 	}
-	holds, find := promisedInTurn(store, claims)
+	var holds []plan.Hold
+	// No function returns find, so that it stays on the stack.
+	var find []*model.ResourceClaim
+	for _, claim := range unallocated(claims) {
+		promise := store.PromisedInTurn(claim.Key)
+		switch {
+		case promise == nil:
+			find = append(find, claim)
+		// Not named twice
+		case !slices.ContainsFunc(holds, func(h plan.Hold) bool { return h.Object == claim.Ref() }):
+			holds = append(holds, plan.Hold{Plugin: Name, Object: claim.Ref(), Value: promise})
+		}
+	}
 	made, uses, err := p.madeFor(v, pod, slot)
 	if err != nil {
 		return nil, err
@@ -59,22 +71,6 @@ func (p *Plugin) Reserve(v state.View, pod *model.Pod, slot int32) ([]plan.Hold,
 		})
 	}
 	return holds, nil
-}
-
-// promisedInTurn returns holds on the claims that have a promise from earlier in the
-// turn, and the claims that need devices.
-func promisedInTurn(store *devices.Store, claims []*model.ResourceClaim) (holds []plan.Hold, find []*model.ResourceClaim) {
-	for _, claim := range unallocated(claims) {
-		promise := store.PromisedInTurn(claim.Key)
-		switch {
-		case promise == nil:
-			find = append(find, claim)
-		// Not named twice
-		case !slices.ContainsFunc(holds, func(h plan.Hold) bool { return h.Object == claim.Ref() }):
-			holds = append(holds, plan.Hold{Plugin: Name, Object: claim.Ref(), Value: promise})
-		}
-	}
-	return holds, find
 }
 
 // allocate finds devices on a node for the claims, and last for made unless it is nil.
