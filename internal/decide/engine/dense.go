@@ -42,7 +42,7 @@ func (e *Engine) scanAmounts(c *cycle, s *sight, a *amountNeeds) (best choice, o
 		slots = keepPassing(c, a.filter, slots)
 	}
 	if e.scratch.slots = slots; len(slots) == 0 {
-		return best, false
+		return best, true
 	}
 	best = choice{slot: slots[0], feasible: len(slots)}
 	if len(slots) > 1 {

@@ -205,7 +205,7 @@ func (e *Engine) chooseByIndex(c *cycle, s *sight, a *amountNeeds) (best choice,
 	best, ok = e.chooseIn(x, c, s, a)
 	e.visited(int(x.index.Looked - looked))
 	x.served++
-	return best, ok && best.feasible > 0
+	return best, ok
 }
 
 // mark marks the nodes with a count by host. It returns false if they are too many.
