@@ -69,7 +69,7 @@ func (r *release) read(ctx context.Context) (config.Release, bool) {
 		return 0, false
 	case err != nil:
 		r.outage.answered()
-		if !r.known {
+		if !r.known && !r.fixed {
 			r.log.Error(err, "Version of the API server is unknown, use --berth-release to set the release", "release", r.own)
 		}
 		return r.own, true

@@ -8,7 +8,6 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
 	"github.com/berth-scheduler/berth/internal/cluster/kinds"
@@ -46,15 +45,10 @@ func unserved(client *Client, optional []model.Kind, log klog.Logger) (kind []mo
 	return kind
 }
 
-// syncedOfServed returns the sync functions of the optional kinds that the API server
-// serves. The others are still watched, in case it serves them later.
-func (w *Watch) syncedOfServed(ctx context.Context) (synced []cache.InformerSynced) {
+// served returns the optional kinds that the API server serves. The others are still
+// watched, in case it serves them later.
+func (w *Watch) served(ctx context.Context) []model.Kind {
 	optional := slices.Sorted(maps.Keys(w.optional))
 	missing := unserved(w.client, optional, klog.FromContext(ctx))
-	for _, kind := range optional {
-		if !slices.Contains(missing, kind) {
-			synced = append(synced, w.optional[kind])
-		}
-	}
-	return synced
+	return slices.DeleteFunc(optional, func(kind model.Kind) bool { return slices.Contains(missing, kind) })
 }

@@ -47,7 +47,7 @@ func TestServed(t *testing.T) {
 		if len(w.synced) != 1 || len(w.optional) != len(devices) {
 			t.Errorf("%s: %d kinds are waited for in any case, %d may not be served", row.name, len(w.synced), len(w.optional))
 		}
-		if got := w.syncedOfServed(t.Context()); len(got) != row.want {
+		if got := w.served(t.Context()); len(got) != row.want {
 			t.Errorf("%s: %d kinds are waited for, want %d", row.name, len(got), row.want)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
 	"github.com/berth-scheduler/berth/internal/cluster/kinds"
@@ -18,8 +19,27 @@ const (
 	waitAgain = time.Minute
 )
 
-// reportWaiting logs the resources without a first list until the context ends.
-func (w *Watch) reportWaiting(ctx context.Context, first, again time.Duration) {
+// await waits for first lists, and meanwhile logs which of the kinds have none. It
+// returns false if the context has ended.
+func (w *Watch) await(ctx context.Context, synced []cache.InformerSynced, of []model.Kind) bool {
+	waiting, stop := context.WithCancel(ctx)
+	defer stop()
+	go w.reportWaiting(waiting, of, waitFirst, waitAgain)
+	return cache.WaitForCacheSync(ctx.Done(), synced...)
+}
+
+// required returns the kinds that every API server serves.
+func (w *Watch) required() (all []model.Kind) {
+	for kind, listed := range w.listed {
+		if _, optional := w.optional[model.Kind(kind)]; listed != nil && !optional {
+			all = append(all, model.Kind(kind))
+		}
+	}
+	return all
+}
+
+// reportWaiting logs which of the kinds have no first list until the context ends.
+func (w *Watch) reportWaiting(ctx context.Context, of []model.Kind, first, again time.Duration) {
 	began := time.Now()
 	timer := time.NewTimer(first)
 	defer timer.Stop()
@@ -29,7 +49,7 @@ func (w *Watch) reportWaiting(ctx context.Context, first, again time.Duration) {
 			return
 		case <-timer.C:
 		}
-		if names := w.unlisted(); len(names) > 0 {
+		if names := w.unlisted(of); len(names) > 0 {
 			klog.FromContext(ctx).Info("Not ready: the API server has not listed these resources yet",
 				"resources", names, "for", time.Since(began).Round(time.Second))
 		}
@@ -37,11 +57,11 @@ func (w *Watch) reportWaiting(ctx context.Context, first, again time.Duration) {
 	}
 }
 
-// unlisted returns the resources without a first list.
-func (w *Watch) unlisted() (names []string) {
-	for kind, listed := range w.listed {
-		if listed != nil && !listed() {
-			names = append(names, kinds.Get(model.Kind(kind)).Resource.GroupResource().String())
+// unlisted returns the resources of the kinds without a first list.
+func (w *Watch) unlisted(of []model.Kind) (names []string) {
+	for _, kind := range of {
+		if !w.listed[kind]() {
+			names = append(names, kinds.Get(kind).Resource.GroupResource().String())
 		}
 	}
 	return names

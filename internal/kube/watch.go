@@ -211,12 +211,14 @@ func (w *Watch) Counts() Counts {
 // Sync waits until the sink has every object of the first lists. It does not wait for
 // optional kinds that the API server does not serve.
 func (w *Watch) Sync(ctx context.Context) error {
-	waiting, stop := context.WithCancel(ctx)
-	defer stop()
-	go w.reportWaiting(waiting, waitFirst, waitAgain)
-	synced := cache.WaitForCacheSync(ctx.Done(), w.synced...)
+	synced := w.await(ctx, w.synced, w.required())
 	if synced && len(w.optional) > 0 {
-		synced = cache.WaitForCacheSync(ctx.Done(), w.syncedOfServed(ctx)...)
+		served := w.served(ctx)
+		var listed []cache.InformerSynced
+		for _, kind := range served {
+			listed = append(listed, w.optional[kind])
+		}
+		synced = w.await(ctx, listed, served)
 	}
 	if !synced {
 		return fmt.Errorf("wait for the first list of the cluster's objects: %w", context.Cause(ctx))
