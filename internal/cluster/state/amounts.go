@@ -1,6 +1,9 @@
 package state
 
-import "github.com/berth-scheduler/berth/internal/model"
+import (
+	"github.com/berth-scheduler/berth/internal/kit/audit"
+	"github.com/berth-scheduler/berth/internal/model"
+)
 
 // NodeAmounts are the amounts of one node that most pods are compared with, side by side
 // in memory. The same amounts of a Node lie in four arrays and behind a pointer. A slot
@@ -61,5 +64,23 @@ func (s *State) amountsOf(slot int32) NodeAmounts {
 		UsedCPUMilli: used.CPUMilli, UsedMemoryBytes: used.MemoryBytes, UsedEphemeralBytes: used.EphemeralBytes,
 		UsedPods:        int64(len(s.pods[slot])),
 		NonZeroCPUMilli: nonZero.CPUMilli, NonZeroMemoryBytes: nonZero.MemoryBytes,
+	}
+}
+
+// auditAmounts checks the amounts of the nodes without a change since they were read.
+func (s *State) auditAmounts(v *audit.Violations) {
+	a := &s.amounts
+	entries, ok := s.Since(a.version)
+	if !ok || len(a.bySlot) == 0 {
+		return // the next reader reads all nodes
+	}
+	changed := map[int32]bool{}
+	for _, e := range entries {
+		changed[e.Slot] = changed[e.Slot] || e.Aspects&amountsReads != 0
+	}
+	for slot := range min(len(a.bySlot), len(s.alive)) {
+		if want := s.amountsOf(int32(slot)); !changed[int32(slot)] && a.bySlot[slot] != want {
+			v.Add("the amounts of slot %d are %+v, want %+v", slot, a.bySlot[slot], want)
+		}
 	}
 }

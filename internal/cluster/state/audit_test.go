@@ -88,6 +88,7 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		want    string
 		corrupt func(s *State, t *Tally)
 	}{
+		{"the amounts of slot 0 are {CPUMilli:1 ", func(s *State, _ *Tally) { s.NodeAmounts()[0].CPUMilli = 1 }},
 		{"pods has 4 slots, want 5", func(s *State, _ *Tally) { s.pods = s.pods[:4] }},
 		{"node has 2 slots, want 5", func(s *State, _ *Tally) { s.node = s.node[:2] }},
 		{"name has 4 slots, want 5", func(s *State, _ *Tally) { s.name = s.name[:4] }},

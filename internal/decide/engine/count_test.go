@@ -22,13 +22,13 @@ import (
 // TestObjectionsAreCounted counts different objections: more than a fast walk finds, and
 // more than a column by slot can hold.
 func TestObjectionsAreCounted(t *testing.T) {
-	for _, different := range []int{1, fewObjections - 1, fewObjections, fewObjections + 1, fewObjections + 2, mostObjections, mostObjections + 1} {
+	for _, different := range []int{1, fewObjections - 1, fewObjections, fewObjections + 1, fewObjections + 2, maxObjections, maxObjections + 1} {
 		counts := objectionCounts{bySlot: make([]uint8, 3*different)}
 		of := func(i int) objection { return objection{filter: i % 3, code: reason.Code(i)} }
 		for slot := range 3 * different {
 			counts.add(int32(slot), of(slot%different))
 		}
-		if len(counts.list) != different || (counts.at != nil) != (different > fewObjections) || (counts.bySlot != nil) != (different <= mostObjections) {
+		if len(counts.list) != different || (counts.at != nil) != (different > fewObjections) || (counts.bySlot != nil) != (different <= maxObjections) {
 			t.Errorf("%d: %d are listed, by a map: %t, by slot: %t", different, len(counts.list), counts.at != nil, counts.bySlot != nil)
 		}
 		for i, o := range counts.list {

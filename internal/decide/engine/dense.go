@@ -2,6 +2,7 @@ package engine
 
 import (
 	"github.com/berth-scheduler/berth/internal/cluster/state"
+	"github.com/berth-scheduler/berth/internal/kit/price"
 	"github.com/berth-scheduler/berth/internal/model/reason"
 )
 
@@ -37,8 +38,10 @@ func (e *Engine) scanAmounts(c *cycle, s *sight, a *amountNeeds) (best choice, o
 	e.countReads(c, len(slots))
 	slots = keepCounted(c, 0, len(c.counting), slots)
 	e.byPlugin[int(c.profile.first)+a.filter] += int64(len(slots))
+	e.meter.Spend(price.Nodes, amountUnits*int64(len(slots)))
 	slots = a.query.Demand.Keep(slots, c.view.State().NodeAmounts())
 	if a.scalars {
+		e.meter.Spend(price.Nodes, askedUnits*int64(len(slots)))
 		slots = keepPassing(c, a.filter, slots)
 	}
 	if e.scratch.slots = slots; len(slots) == 0 {
@@ -47,6 +50,7 @@ func (e *Engine) scanAmounts(c *cycle, s *sight, a *amountNeeds) (best choice, o
 	best = choice{slot: slots[0], feasible: len(slots)}
 	if len(slots) > 1 {
 		e.enter(Score)
+		e.meter.Spend(price.Nodes, amountUnits*int64(len(slots)*len(a.query.Scores)))
 		var err error
 		c.amounts = a
 		best.slot, best.total, err = e.best(c, slots)

@@ -72,9 +72,9 @@ type Engine struct {
 	byPlugin []int64
 	// unfinished means that a plugin ran out of the turn's budget before a result.
 	unfinished bool
-	// For tests: mostGroups, unless 0, bounds the groups of a table, and withoutRanking
+	// For tests: maxGroups, unless 0, bounds the groups of a table, and withoutRanking
 	// makes every decision scan.
-	mostGroups     int32
+	maxGroups      int32
 	withoutRanking bool
 	// alwaysIndex builds an index for the first pod, also if an equal pod was seen.
 	alwaysIndex bool

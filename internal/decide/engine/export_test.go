@@ -44,7 +44,7 @@ func (e *Engine) Feasible(v state.View, pod *model.Pod) ([]int32, error) {
 }
 
 // SetMostGroups bounds the groups of a table.
-func (e *Engine) SetMostGroups(n int32) { e.mostGroups = n }
+func (e *Engine) SetMostGroups(n int32) { e.maxGroups = n }
 
 // ScanOnly makes every decision scan.
 func (e *Engine) ScanOnly() { e.withoutRanking = true }

@@ -7,6 +7,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/cluster/state"
 	"github.com/berth-scheduler/berth/internal/decide/engine/freeindex"
 	"github.com/berth-scheduler/berth/internal/decide/engine/rank"
+	"github.com/berth-scheduler/berth/internal/kit/price"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/model/reason"
 	"github.com/berth-scheduler/berth/internal/plugin"
@@ -16,7 +17,8 @@ import (
 // costs a look at every node. Instead, an index (package freeindex) holds the nodes by
 // everything else that a ranking would group them by, and by their free amounts. All pods
 // that differ only in amounts share the index. It follows the journal like a ranking, and
-// makes the same choice as the scan.
+// makes the same choice as the scan. While a pod is nominated to any node, columns
+// decide, because filters count nominated pods by priority.
 
 // indexed is the index for pods with one key, and what was counted to decide whether it
 // pays off.
@@ -44,17 +46,17 @@ type indexGroup struct {
 
 const (
 	// An index is built after leastFirsts pods with new requests. If it served fewer
-	// decisions than its price, the price doubles, up to mostFirsts.
-	leastFirsts, mostFirsts = 16, 1024
+	// decisions than its price, the price doubles, up to maxFirsts.
+	leastFirsts, maxFirsts = 16, 1024
 	// indexFollows bounds the changes that an index follows: one in this many slots.
 	indexFollows = 32
 	// indexMarks bounds the nodes that are evaluated one by one: one in this many slots.
 	indexMarks = 8
 	// New requests must be common before they are decided about without columns: an
 	// app's first pod fills the columns that its other pods use. Each pod with new
-	// requests adds newGain to a level, up to mostNew, and each other pod takes 1 away.
+	// requests adds newGain to a level, up to maxNew, and each other pod takes 1 away.
 	// From enoughNew on new requests are common.
-	newGain, enoughNew, mostNew = 4, 20, 64
+	newGain, enoughNew, maxNew = 4, 20, 64
 	// recentNeeds bounds the needs that are remembered from decisions by an index. The
 	// next pod with such a need gets columns.
 	recentNeeds = 4096
@@ -80,8 +82,8 @@ type amountNeeds struct {
 	query  freeindex.Query
 	// skip has the positions of the scores, and of their compiled needs; nil for a plugin
 	// that skips the pod.
-	skip [mostScores]bool
-	of   [mostScores]plugin.AmountScores
+	skip [maxScores]bool
+	of   [maxScores]plugin.AmountScores
 	// scalars means that the filter compares more than the demand.
 	scalars bool
 }
@@ -102,6 +104,9 @@ func (e *Engine) amountNeedsOf(c *cycle, a *amountNeeds) (ok bool) {
 		}
 		a.filter, a.need = i, c.needs[i]
 	}
+	// NodeResourcesBalancedAllocation counts at most all of a node. On a node that fits
+	// it never has to, if the filter and the score read the same request. Only then its
+	// bound is true.
 	if a.filter < 0 || c.pod.Asks.CPUMilli != c.pod.Occupies.CPUMilli || c.pod.Asks.MemoryBytes != c.pod.Occupies.MemoryBytes {
 		return false
 	}
@@ -133,7 +138,7 @@ func (e *Engine) isNew(plugin int32, need model.Need) bool {
 		x.level = max(x.level-1, 0)
 		return false
 	}
-	x.level = min(x.level+newGain, mostNew)
+	x.level = min(x.level+newGain, maxNew)
 	return x.level >= enoughNew
 }
 
@@ -214,6 +219,7 @@ func (e *Engine) mark(x *indexed, c *cycle, s *sight) bool {
 	most := fewNodes + c.view.State().Slots()/indexMarks
 	for i := range s.narrow {
 		of := &s.narrow[i]
+		e.meter.Spend(price.Nodes, int64(len(of.Domains)))
 		for slot, domain := range of.Domains {
 			if domain < 0 || int(domain) >= len(of.Counts) || of.Counts[domain] == 0 || x.index.GroupOf(int32(slot)) < 0 {
 				continue
@@ -358,6 +364,7 @@ func (e *Engine) putIndexed(x *indexed, c *cycle, s *sight, slot int32, n *state
 		x.index.AddGroup()
 	}
 	x.index.Put(slot, group, n)
+	e.meter.Spend(price.Nodes, putUnits)
 	return true
 }
 
@@ -377,6 +384,7 @@ func (e *Engine) followIndex(x *indexed, c *cycle, s *sight) bool {
 		}
 		e.visited(1)
 		x.index.Remove(entry.Slot)
+		e.meter.Spend(price.Nodes, putUnits)
 		if !alive[entry.Slot] {
 			continue
 		}
@@ -447,7 +455,7 @@ func (e *Engine) lookBesides(c *cycle, s *sight, a *amountNeeds) bool {
 func (x *indexed) drop() {
 	price := max(x.price, leastFirsts)
 	if x.price = 0; x.served < price {
-		x.price = min(2*price, mostFirsts)
+		x.price = min(2*price, maxFirsts)
 	}
 	x.index, x.groups, x.sums, x.find, x.firsts, x.served = nil, nil, nil, nil, 0, 0
 }
@@ -456,7 +464,7 @@ func (x *indexed) drop() {
 func (x *indices) of(key *rankKey, clock uint64) *indexed {
 	i := x.byKey[*key]
 	if i == nil {
-		if len(x.byKey) >= mostKeys {
+		if len(x.byKey) >= maxKeys {
 			times := make([]uint64, 0, len(x.byKey))
 			for _, other := range x.byKey {
 				times = append(times, other.used)

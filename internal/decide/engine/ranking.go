@@ -28,29 +28,29 @@ type ranking struct {
 	// less after tables that paid off.
 	scans, served, price int
 	// credit counts the scans saved by the table, less the cost of following the journal.
-	// It is at most mostPrice.
+	// It is at most maxPrice.
 	credit int
 }
 
 const (
 	// leastPrice is the cost of building a table, in scans. If a table saved less, the
-	// price doubles, up to mostPrice.
-	leastPrice, mostPrice = 8, 64
-	// mostPaid bounds the tables that count as paid off. Each halves the scans that a new
+	// price doubles, up to maxPrice.
+	leastPrice, maxPrice = 8, 64
+	// maxPaid bounds the tables that count as paid off. Each halves the scans that a new
 	// key needs before it gets a table. If pods come app by app, the next app is about as
 	// large as the last ones.
-	mostPaid = 3
+	maxPaid = 3
 	// foreseen is the number of expected scans that count as one scan, as the pods that
 	// follow may not come.
 	foreseen = 2
 	// insteadOfTable is the share of slots, one in this many, whose changes cost as much
 	// as another table.
 	insteadOfTable = 3
-	// mostAxes bounds the axes of a key, mostScores the Score plugins.
-	mostAxes, mostScores = 6, 16
+	// maxAxes bounds the axes of a key, maxScores the Score plugins.
+	maxAxes, maxScores = 6, 16
 	// groupEach allows one group for this many slots, since with more groups a scan costs
-	// as little. The bound is at least leastGroups and at most mostGroups.
-	groupEach, leastGroups, mostGroups = 16, 64, 4096
+	// as little. The bound is at least leastGroups and at most maxGroups.
+	groupEach, leastGroups, maxGroups = 16, 64, 4096
 )
 
 // rankKey is everything besides the journal that the nodes' places in a table depend on.
@@ -64,9 +64,9 @@ type rankKey struct {
 	nominated bool
 	priority  int32
 	group     model.GroupKey
-	needs     [mostFilters]model.Need
-	columns   [mostScores]uint64 // ids of the columns
-	axes      [mostAxes]axis
+	needs     [maxFilters]model.Need
+	columns   [maxScores]uint64 // ids of the columns
+	axes      [maxAxes]axis
 	devices   uint64 // the version of shared devices, if a need or a column depends on it
 }
 
@@ -116,17 +116,17 @@ type rankings struct {
 	tables   int
 	maxBytes int
 	// paid counts new tables in a row that saved leastPrice scans. It is at most
-	// mostPaid.
+	// maxPaid.
 	paid int
 }
 
 const (
-	// DefaultRankingBytes suffices for mostTables tables in clusters of up to 40,000
+	// DefaultRankingBytes suffices for maxTables tables in clusters of up to 40,000
 	// nodes. With 5,000 nodes they take less than 20 MiB.
 	DefaultRankingBytes = 128 << 20
-	mostTables          = 64
-	// mostKeys bounds the known keys, most of which have no table.
-	mostKeys = 256
+	maxTables           = 64
+	// maxKeys bounds the known keys, most of which have no table.
+	maxKeys = 256
 )
 
 // choice is a node for a pod.
@@ -141,7 +141,7 @@ type choice struct {
 // the resource usage of nominated pods.
 func (e *Engine) isRanked(c *cycle) bool {
 	p := c.profile
-	if p.Outside != nil || len(p.Extenders) > 0 || len(p.turnFilters) > 0 || len(p.PreScores) > 0 || len(p.Filters) > mostFilters || len(p.Scores) > mostScores {
+	if p.Outside != nil || len(p.Extenders) > 0 || len(p.turnFilters) > 0 || len(p.PreScores) > 0 || len(p.Filters) > maxFilters || len(p.Scores) > maxScores {
 		return false
 	}
 	if len(c.narrowed.by) > 0 || len(c.view.Touched()) > 0 || c.pod.NominatedNode != "" {
@@ -181,9 +181,9 @@ func (e *Engine) chooseByRank(c *cycle, run *Run, following int) (best choice, o
 		return best, false
 	}
 	r.served++
-	r.credit = min(r.credit+1, mostPrice)
+	r.credit = min(r.credit+1, maxPrice)
 	if !passing && r.served == leastPrice {
-		e.rankings.paid = min(e.rankings.paid+1, mostPaid)
+		e.rankings.paid = min(e.rankings.paid+1, maxPaid)
 	}
 	e.work.Ranked++
 	if e.audits {
@@ -306,7 +306,7 @@ func (s *sight) addAxis(e *Engine, c *cycle, of plugin.Axis) bool {
 	if slices.Contains(s.key.axes[:n], own) {
 		return true
 	}
-	if n == mostAxes {
+	if n == maxAxes {
 		return false
 	}
 	s.key.axes[n] = own
@@ -316,10 +316,10 @@ func (s *sight) addAxis(e *Engine, c *cycle, of plugin.Axis) bool {
 
 // groupsIn returns the maximum number of groups in a table.
 func (e *Engine) groupsIn(v state.View) int32 {
-	if e.mostGroups > 0 {
-		return e.mostGroups
+	if e.maxGroups > 0 {
+		return e.maxGroups
 	}
-	return int32(min(max(v.State().Slots()/groupEach, leastGroups), mostGroups))
+	return int32(min(max(v.State().Slots()/groupEach, leastGroups), maxGroups))
 }
 
 // placeOf returns a passing node's place in a table. ok is false if it has too many
@@ -383,7 +383,7 @@ func (e *Engine) start(r *ranking, c *cycle, s *sight, passing bool, following i
 	r.scans, r.served, r.credit = 0, 0, 0
 	table, ok := e.newTable(c, s)
 	if !ok {
-		r.price = min(2*max(price, leastPrice), mostPrice)
+		r.price = min(2*max(price, leastPrice), maxPrice)
 		e.rankings.paid = 0
 		return false
 	}
@@ -398,7 +398,7 @@ func (e *Engine) start(r *ranking, c *cycle, s *sight, passing bool, following i
 // drop discards the table.
 func (r *ranking) drop() {
 	price := max(r.price, leastPrice)
-	if r.price = min(2*price, mostPrice); r.served >= price {
+	if r.price = min(2*price, maxPrice); r.served >= price {
 		r.price = 0
 	}
 	r.table, r.scans, r.served, r.credit = nil, 0, 0, 0
@@ -665,7 +665,7 @@ func (r *rankings) of(key *rankKey, clock uint64) *ranking {
 	}
 	x := r.byKey[*key]
 	if x == nil {
-		if len(r.byKey) >= mostKeys {
+		if len(r.byKey) >= maxKeys {
 			horizon := r.horizon(len(r.byKey)/2, func(*ranking) bool { return true })
 			r.remove(func(x *ranking) bool { return x.used <= horizon })
 		}
@@ -695,11 +695,11 @@ func (r *rankings) settle(x *ranking) {
 // makeRoom drops tables, the least recently used first, until one more fits.
 func (r *rankings) makeRoom(table *rank.Table) {
 	bytes := table.Bytes() + r.bytes()
-	if r.tables < mostTables && bytes <= r.maxBytes || r.tables == 0 {
+	if r.tables < maxTables && bytes <= r.maxBytes || r.tables == 0 {
 		return
 	}
 	// several at once, because finding the oldest visits all
-	over := max(r.tables-mostTables+1, r.tables-r.tables*r.maxBytes/bytes, 1) + r.tables/8
+	over := max(r.tables-maxTables+1, r.tables-r.tables*r.maxBytes/bytes, 1) + r.tables/8
 	horizon := r.horizon(over, func(x *ranking) bool { return x.table != nil })
 	for _, x := range r.byKey {
 		if x.table != nil && x.used <= horizon {

@@ -110,8 +110,8 @@ type objectionCount struct {
 const (
 	// fewObjections is the number of objections up to which a walk is faster than a map.
 	fewObjections = 16
-	// mostObjections bounds the different objections in a column by slot.
-	mostObjections = 255
+	// maxObjections bounds the different objections in a column by slot.
+	maxObjections = 255
 )
 
 // index returns the position of an objection, adding it if it is new.
@@ -133,7 +133,7 @@ func (t *objectionCounts) index(o objection) int {
 			t.at[c.objection] = i
 		}
 	}
-	if len(t.list) > mostObjections {
+	if len(t.list) > maxObjections {
 		t.bySlot = nil
 	}
 	return last

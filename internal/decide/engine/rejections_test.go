@@ -17,7 +17,7 @@ import (
 // TestRejectionWithOtherObjections: a rejection with a column is decided again with too
 // many different objections for a column. It must drop the old column.
 func TestRejectionWithOtherObjections(t *testing.T) {
-	const nodes = mostObjections + 20
+	const nodes = maxObjections + 20
 	f := &byLabel{rule{name: "F", reads: model.Labels}}
 	x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{f}})
 	set := func(each func(i int) int) {
@@ -203,10 +203,10 @@ func TestVersionsOfRejections(t *testing.T) {
 	}
 }
 
-// TestMostFilters: rejections are remembered for profiles with up to mostFilters filters,
+// TestMostFilters: rejections are remembered for profiles with up to maxFilters filters,
 // and no more.
 func TestMostFilters(t *testing.T) {
-	for filters, want := range map[int]int64{mostFilters - 1: 1, mostFilters: 1, mostFilters + 1: 0} {
+	for filters, want := range map[int]int64{maxFilters - 1: 1, maxFilters: 1, maxFilters + 1: 0} {
 		p := &plugin.Profile{}
 		for i := range filters {
 			p.Filters = append(p.Filters, &rule{name: fmt.Sprint("F", i)})

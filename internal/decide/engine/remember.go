@@ -24,12 +24,12 @@ type shape struct {
 	group model.GroupKey
 	// needs is indexed by filter. The need of a CountFilter without rules is zero,
 	// whatever the pod's labels. These may differ for each pod of a StatefulSet or a Job.
-	needs [mostFilters]model.Need
+	needs [maxFilters]model.Need
 }
 
-// mostFilters bounds the filters of a profile whose rejections are remembered;
+// maxFilters bounds the filters of a profile whose rejections are remembered;
 // kube-scheduler has 16.
-const mostFilters = 24
+const maxFilters = 24
 
 // rejected is a remembered rejection.
 type rejected struct {
@@ -95,7 +95,7 @@ func (r *rejected) bytes() int {
 // shapeOf returns the shape of the cycle's pod. ok is false if rejections of the pod are
 // not remembered, or the view is restricted or differs from the state.
 func shapeOf(c *cycle) (s shape, ok bool) {
-	if c.asksOutside() || c.view.Restriction() != nil || len(c.needs) > mostFilters || len(c.narrowed.by) > 0 || len(c.view.Touched()) > 0 || c.pod.NominatedNode != "" {
+	if c.asksOutside() || c.view.Restriction() != nil || len(c.needs) > maxFilters || len(c.narrowed.by) > 0 || len(c.view.Touched()) > 0 || c.pod.NominatedNode != "" {
 		return s, false
 	}
 	s.filters = c.profile.filters

@@ -59,7 +59,7 @@ func Equal(a, b *model.Pod) bool {
 // Kind is a comparable key: pods that are Equal have the same Kind, most others differ.
 type Kind struct {
 	priority int32
-	needs    [2 * mostFilters]model.Need
+	needs    [2 * maxFilters]model.Need
 }
 
 // KindOf returns the kind of a pod, to find equal pods among many.

@@ -16,6 +16,10 @@ const (
 	// visitedUnits is the price of a slot that a scan or a ranking visits. groupedUnits
 	// is the price of a group in a ranking.
 	visitedUnits, groupedUnits = 6, 60
+	// amountUnits is the price of a node whose amounts are compared with a request, or
+	// scored by one plugin. putUnits is the average price to put a node into an index, or
+	// to take it out.
+	amountUnits, putUnits = 10, 300
 	// The prices of a node in a search for victims: lookedUnits for looking at it,
 	// ratedUnits for computing its lower bound, triedUnits for trying which pods to
 	// evict there.

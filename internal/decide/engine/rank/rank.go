@@ -17,9 +17,9 @@ type Table struct {
 	groups    []Group
 	freeGroup []int32
 	// Invariant: find has the groups with nodes, each under its coordinates.
-	find       map[Coordinates]int32
-	last       int32 // the group that was found last
-	mostGroups int
+	find      map[Coordinates]int32
+	last      int32 // the group that was found last
+	maxGroups int
 	// filling means that sets are not divided into buckets until Filled is called.
 	filling bool
 	choice  choice
@@ -44,8 +44,8 @@ type level struct {
 
 // New returns an empty table of at most this many groups. Put the existing nodes first,
 // and then call Filled before anything else.
-func New(mostGroups int) *Table {
-	return &Table{find: map[Coordinates]int32{}, mostGroups: mostGroups, filling: true}
+func New(maxGroups int) *Table {
+	return &Table{find: map[Coordinates]int32{}, maxGroups: maxGroups, filling: true}
 }
 
 // Filled ends the filling of a new table.
@@ -107,7 +107,7 @@ func (t *Table) group(of Coordinates) (group int32, ok bool) {
 		t.last = group
 		return group, true
 	}
-	if len(t.find) == t.mostGroups {
+	if len(t.find) == t.maxGroups {
 		return 0, false
 	}
 	if n := len(t.freeGroup); n > 0 {
