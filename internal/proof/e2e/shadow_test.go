@@ -33,7 +33,7 @@ func TestShadow(t *testing.T) {
 	w := newWorld(t, "shadow")
 	page, err := os.ReadFile("../../../docs/shadow.md")
 	w.must(err)
-	block := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindSubmatch(page)
+	block := regexp.MustCompile("(?s)```yaml\n(apiVersion.*?)```").FindSubmatch(page)
 	for part := range strings.SplitSeq(string(block[1]), "---\n") {
 		w.create(part)
 	}
