@@ -18,6 +18,7 @@ import (
 	clients "k8s.io/client-go/kubernetes"
 
 	"github.com/berth-scheduler/berth/internal/answers/queued"
+	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/offline/manifest"
 	"github.com/berth-scheduler/berth/internal/serve/server"
 )
@@ -90,11 +91,15 @@ func (f *queueFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr io
 	if err != nil {
 		return err
 	}
+	scheduler, err := f.readConfig()
+	if err != nil {
+		return err
+	}
 	var answer *queued.Answer
 	if len(f.files) > 0 {
-		answer, err = f.offline(ctx, namespace, stdin)
+		answer, err = f.offline(ctx, namespace, scheduler, stdin)
 	} else {
-		answer, err = f.ask(ctx, namespace)
+		answer, err = f.ask(ctx, namespace, scheduler)
 		if err != nil && !f.running.flags.Changed(schedulerFlag) {
 			answer, err = f.fromConditions(ctx, namespace, stderr, err)
 		}
@@ -127,11 +132,7 @@ func (f *queueFlags) check() (namespace string, err error) {
 }
 
 // ask asks the running scheduler.
-func (f *queueFlags) ask(ctx context.Context, namespace string) (*queued.Answer, error) {
-	scheduler, err := f.readConfig()
-	if err != nil {
-		return nil, err
-	}
+func (f *queueFlags) ask(ctx context.Context, namespace string, scheduler *config.Config) (*queued.Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, server.QueueTimeout+askTimeout)
 	defer cancel()
 	q := server.QueueQuestion{Namespace: namespace, LabelSelector: f.selects, Pods: f.output != "table"}
@@ -154,11 +155,9 @@ func (f *queueFlags) ask(ctx context.Context, namespace string) (*queued.Answer,
 }
 
 // offline lists the pending pods of files.
-func (f *queueFlags) offline(ctx context.Context, namespace string, stdin io.Reader) (*queued.Answer, error) {
-	scheduler, err := f.readConfig()
-	if err != nil {
-		return nil, err
-	}
+func (f *queueFlags) offline(
+	ctx context.Context, namespace string, scheduler *config.Config, stdin io.Reader,
+) (*queued.Answer, error) {
 	cluster, err := f.readFiles(manifest.Options{}, stdin)
 	if err != nil {
 		return nil, err

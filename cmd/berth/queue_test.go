@@ -195,6 +195,23 @@ func TestQueueMistakes(t *testing.T) {
 	}
 }
 
+// TestQueueUsageErrors expects exit code 2 for wrong flags, although the pods could be
+// listed from their conditions.
+func TestQueueUsageErrors(t *testing.T) {
+	kubeconfig := narrowUser(t).kubeconfig()
+	for args, want := range map[string]string{
+		"--config nofile.yaml":      "nofile.yaml",
+		"--release 9.9":             `--release "9.9"`,
+		"--feature-gates Nope=true": "--feature-gates: ",
+		"--context nope":            `"nope" does not exist`,
+	} {
+		args := append([]string{"queue", "-n", "shop", "--kubeconfig", kubeconfig}, strings.Fields(args)...)
+		if code, got := transcript(t, args...); code != 2 || !strings.Contains(got, want) || before(got) != "" {
+			t.Errorf("%s: exit code %d, want 2 and %q\n%s", args, code, want, got)
+		}
+	}
+}
+
 // TestTableFits wraps texts beside the other columns, or below if there is little room.
 func TestTableFits(t *testing.T) {
 	text := strings.TrimSpace(strings.Repeat("word ", 30)) + " " + strings.Repeat("x", 50)
