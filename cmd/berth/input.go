@@ -156,15 +156,21 @@ func (in *input) readWithFiles(ctx context.Context, stdin io.Reader, bar *progre
 	return scheduler, cluster, asked, nil
 }
 
-// readConfig reads the scheduler's configuration.
+// readConfig reads the scheduler's configuration. Some commands read it twice: explain
+// before and after it asks the scheduler, compare for two releases. So standard input is
+// kept for the next time.
 func (in *input) readConfig() (*config.Config, error) {
 	release, err := parseRelease(in.release)
 	if err != nil {
 		return nil, err
 	}
-	scheduler, err := loadConfig(in.config, in.gates, release, in.stdin)
+	var read bytes.Buffer
+	scheduler, err := loadConfig(in.config, in.gates, release, io.TeeReader(in.stdin, &read))
 	if err != nil {
 		return nil, wrong{err}
+	}
+	if in.config == "-" {
+		in.stdin = &read
 	}
 	return scheduler, nil
 }

@@ -6,6 +6,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // TestRowOutputs prints the rows of each command in all formats for scripts. The screens
@@ -142,10 +145,19 @@ func TestConfigFromStandardInput(t *testing.T) {
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, want, _ := simulated(t, "", "-f", "../../examples/cluster.yaml", "--config", file)
-	code, got, stderr := simulated(t, string(text), "-f", "../../examples/cluster.yaml", "--config", "-")
-	if code != 0 || got != want {
-		t.Errorf("exit code %d\n%s\nwant\n%s\n%s", code, got, want, stderr)
+	c := newCloud(t)
+	c.listed = []v1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-0"}, Spec: v1.PodSpec{SchedulerName: "default-scheduler"}}}
+	for _, args := range []string{
+		"simulate -f ../../examples/cluster.yaml",
+		"compare -f ../../examples/cluster.yaml --release 1.37 --release 1.38", // reads it for each
+		"explain shop/web-0 --kubeconfig " + c.kubeconfig(),                    // reads it before the pod, and after
+	} {
+		args := append(strings.Fields(args), "--config")
+		wantCode, want, _ := piped("", append(args, file)...)
+		code, got, stderr := piped(string(text), append(args, "-")...)
+		if code != 0 || wantCode != 0 || got != strings.ReplaceAll(want, file, "-") {
+			t.Errorf("%s: exit code %d\n%s\nwant %d\n%s\n%s", args, code, got, wantCode, want, stderr)
+		}
 	}
 	if code, _, stderr := simulated(t, "nonsense: 1\n", "-f", "../../examples/cluster.yaml", "--config", "-"); code != 2 || !strings.Contains(stderr, "standard input: ") {
 		t.Errorf("exit code %d, %s", code, stderr)

@@ -20,9 +20,14 @@ import (
 // simulated runs berth simulate with the arguments.
 func simulated(t *testing.T, stdin string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
+	return piped(stdin, append([]string{"simulate"}, args...)...)
+}
+
+// piped runs berth with a standard input.
+func piped(stdin string, args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
 	cmd := newCommand()
-	cmd.SetArgs(append([]string{"simulate"}, args...))
+	cmd.SetArgs(args)
 	cmd.SetIn(strings.NewReader(stdin))
 	cmd.SetOut(&out)
 	cmd.SetErr(&errs)
