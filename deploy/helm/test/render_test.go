@@ -551,6 +551,17 @@ func TestOverlaysBuildWhatTheChartRenders(t *testing.T) {
 	}
 }
 
+// TestShadowOverlayStartsOnlyTheShadow builds the shadow's overlay, in which Berth itself
+// has no replica.
+func TestShadowOverlayStartsOnlyTheShadow(t *testing.T) {
+	built := slices.Collect(maps.Values(build(t, filesys.MakeFsOnDisk(), filepath.Join(kustomizeFolder, "overlays/shadow"))))
+	for name, want := range map[string]int32{chart.Release: 0, chart.Release + "-shadow": 1} {
+		if got := get[appsv1.Deployment](t, built, "Deployment", name).Spec.Replicas; got == nil || *got != want {
+			t.Errorf("%s: %v replicas, want %d", name, got, want)
+		}
+	}
+}
+
 // block returns the YAML block of docs/install.md that begins with a comment.
 func block(t *testing.T, comment string) string {
 	t.Helper()

@@ -14,10 +14,11 @@ import (
 )
 
 // Variants are the Helm values of each component of deploy/kustomize. An overlay of the
-// same name adds the component to the base.
+// same name adds the component to the base. The shadow watches another scheduler, so
+// Berth has no replica beside it.
 var Variants = map[string]map[string]any{
 	"monitoring": {"monitoring": map[string]any{"serviceMonitor": map[string]any{"create": true}, "prometheusRule": map[string]any{"create": true}}},
-	"shadow":     {"shadow": map[string]any{"create": true}},
+	"shadow":     {"replicas": 0, "shadow": map[string]any{"create": true}},
 	"pod-groups": {"featureGates": map[string]any{"GenericWorkload": true}},
 }
 
