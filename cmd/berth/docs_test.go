@@ -394,3 +394,41 @@ func isKustomization(document string) error {
 	}
 	return yaml.UnmarshalStrict([]byte(document), &k)
 }
+
+// TestPrintingFlagsInDocs compares the commands that the table of printing flags names
+// with the commands that have these flags.
+func TestPrintingFlagsInDocs(t *testing.T) {
+	page, err := os.ReadFile("../../docs/kubectl.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	printing := []string{"simulate", "explain", "fit", "drain", "queue", "top nodes", "top pools", "top zones", "compare", "preflight"}
+	for flag, row := range map[string]string{
+		"no-headers":     "| `--no-headers` | only the rows |",
+		"selector":       "| `-l` | only these pods; for `top` and `drain`, nodes; not for `fit` and `preflight` |",
+		"field-selector": "| `--field-selector` | only these pods; for `simulate`, `explain` and `compare` |",
+		"sort-by":        "| `--sort-by` | the order of the rows; for `simulate`, `fit`, `queue`, `top` and `compare` |",
+	} {
+		if !strings.Contains(string(page), row+"\n") {
+			t.Errorf("docs/kubectl.md lacks %s", row)
+		}
+		_, named, except := strings.Cut(row, "not for ")
+		if !except {
+			_, named, _ = strings.Cut(row, "; for ")
+		}
+		for _, name := range printing {
+			cmd, _, err := newCommand().Find(strings.Fields(name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			command, _, _ := strings.Cut(name, " ")
+			want := strings.Contains(named, "`"+command+"`") != except || named == ""
+			if has := cmd.Flags().Lookup(flag) != nil; has != want {
+				t.Errorf("%s has --%s: %t, docs/kubectl.md: %t", name, flag, has, want)
+			}
+			if values := cmd.Flag("output").Usage; strings.Contains(values, " name,") == (command == "fit" || command == "preflight") {
+				t.Errorf("%s: %s", name, values)
+			}
+		}
+	}
+}
