@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -51,14 +52,23 @@ func (e *explainFlags) runSince(ctx context.Context, stdin io.Reader, stdout, st
 	bar.clear()
 	e.noteAssumed(stderr)
 	notes(stderr, scheduler, now)
-	switch e.output {
-	case "json", "yaml":
+	return e.printResult(stdout, result)
+}
+
+// printResult prints in the format of -o.
+func (e *explainFlags) printResult(stdout io.Writer, result *attribution.Result) error {
+	if e.output == "json" || e.output == "yaml" {
 		return printObject(stdout, e.output, result)
-	case "wide":
-		printSinceWide(stdout, result)
-		return nil
 	}
-	printSince(stdout, result)
+	out := bufio.NewWriter(stdout) // keeps the first error
+	if e.output == "wide" {
+		printSinceWide(out, result)
+	} else {
+		printSince(out, result)
+	}
+	if err := out.Flush(); err != nil {
+		return fmt.Errorf("print: %w", err)
+	}
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"sigs.k8s.io/yaml"
@@ -69,6 +70,22 @@ func TestExplainSinceScreens(t *testing.T) {
 			_, out, _ = explainedSince(t, row.then, row.now, "--pod", "default/web", "-o", "wide")
 			checkScreen(t, name+"-wide", out)
 		})
+	}
+}
+
+// fullDisk is an output that fails.
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+// TestExplainSinceToAFullDisk reports the error of the output in each format.
+func TestExplainSinceToAFullDisk(t *testing.T) {
+	for _, format := range []string{"table", "wide", "json", "yaml"} {
+		var errs bytes.Buffer
+		args := []string{"berth", "explain", "-f", example, "--since", example, "--pod", "shop/web-2", "-o", format}
+		if code := run(t.Context(), args, fullDisk{}, &errs); code != 1 || !strings.Contains(errs.String(), "print: no space left on device") {
+			t.Errorf("-o %s: exit code %d, %s", format, code, &errs)
+		}
 	}
 }
 
