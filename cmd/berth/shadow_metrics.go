@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/component-base/metrics"
 
+	"github.com/berth-scheduler/berth/app"
 	"github.com/berth-scheduler/berth/internal/answers/shadow"
 )
 
@@ -42,19 +43,25 @@ var (
 	shadowOpen       = shadowDesc("open_disagreements", "Disagreements that are not checked for races yet.")
 )
 
+// shadowBuild has the scheduler's name and help, because dashboards find Berth's jobs by
+// this series.
+var shadowBuild = metrics.NewDesc("berth_build_info", "1, with the version of Berth that runs.",
+	[]string{"version"}, nil, metrics.ALPHA, "")
+
 func shadowDesc(name, help string, labels ...string) *metrics.Desc {
 	return metrics.NewDesc("berth_shadow_"+name, help, labels, nil, metrics.ALPHA, "")
 }
 
 // DescribeWithStability describes the series.
 func (m *shadowMetrics) DescribeWithStability(to chan<- *metrics.Desc) {
-	for _, d := range []*metrics.Desc{shadowBindings, shadowRaces, shadowUnsearched, shadowPoints, maxShadowPoints, shadowPlaceable, shadowUnseen, shadowPending, shadowOpen, shadowObserved, shadowObstacles} {
+	for _, d := range []*metrics.Desc{shadowBuild, shadowBindings, shadowRaces, shadowUnsearched, shadowPoints, maxShadowPoints, shadowPlaceable, shadowUnseen, shadowPending, shadowOpen, shadowObserved, shadowObstacles} {
 		to <- d
 	}
 }
 
 // CollectWithStability returns the latest counts.
 func (m *shadowMetrics) CollectWithStability(to chan<- metrics.Metric) {
+	to <- metrics.NewLazyConstMetric(shadowBuild, metrics.GaugeValue, 1, app.Version())
 	s := m.now.Load()
 	if s == nil {
 		return
@@ -80,7 +87,7 @@ func (m *shadowMetrics) CollectWithStability(to chan<- metrics.Metric) {
 	add(shadowObstacles, metrics.GaugeValue, int64(len(s.Obstacles(time.Duration(observed)*time.Second))))
 }
 
-// handler serves only these series.
+// handler serves these series, and berth_build_info.
 func (m *shadowMetrics) handler() http.Handler {
 	registry := metrics.NewKubeRegistry()
 	registry.CustomMustRegister(m)

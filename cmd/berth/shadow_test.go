@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/berth-scheduler/berth/app"
 	"github.com/berth-scheduler/berth/internal/answers/shadow"
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/proof/build"
@@ -115,7 +116,7 @@ func TestShadowMetrics(t *testing.T) {
 		handler.ServeHTTP(r, httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil))
 		return r.Body.String()
 	}
-	if text := scraped(); strings.Contains(text, "berth_shadow_bindings_total{") {
+	if text := scraped(); strings.Contains(text, "berth_shadow_bindings_total{") || !strings.Contains(text, `berth_build_info{version="`+app.Version()+`"} 1`) {
 		t.Errorf("before anything was counted: %s", text)
 	}
 	m.set(shadow.Summary{Bindings: 9, Agree: 5, Lesser: 2, Race: 1, Failed: 1, Races: map[string]int{"pods bound": 1}, Pending: 4, Open: 3, Placeable: 6, Unseen: 7, GapSum: 30, MaxGap: 20, Unsearched: 8}, time.Hour)
