@@ -32,8 +32,8 @@ type finder struct {
 	known  registry
 }
 
-// mistakesMax limits the places in one error.
-const mistakesMax = 5
+// maxMistakes limits the places in one error.
+const maxMistakes = 5
 
 // where returns the places of an error in the text, such as "line 3: parallelism". The
 // error itself keeps kube-scheduler's words, which operators search for.
@@ -52,7 +52,7 @@ func (f *finder) where(err error) string {
 		if m.near != "" {
 			at += fmt.Sprintf(", did you mean %s?", m.near)
 		}
-		if !slices.Contains(all, at) && len(all) < mistakesMax {
+		if !slices.Contains(all, at) && len(all) < maxMistakes {
 			all = append(all, at)
 		}
 	}

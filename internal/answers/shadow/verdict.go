@@ -252,9 +252,9 @@ func (s *Shadow) closeDue(all bool) {
 // The rule of Obstacles: how long and how many bindings must be observed, and the largest
 // share of disagreements without a search for a race, in percent.
 const (
-	observedMin   = 7 * 24 * time.Hour
-	bindingsMin   = 1000
-	unsearchedMax = 1
+	minObserved   = 7 * 24 * time.Hour
+	minBindings   = 1000
+	maxUnsearched = 1
 )
 
 // Obstacles returns why Berth should not take the place of the other scheduler yet, after
@@ -268,8 +268,8 @@ func (s *Summary) Obstacles(observed time.Duration) (all []string) {
 	add(s.Failed > 0, "decisions that failed: %d", s.Failed)
 	add(s.Contradict > 0, "contradictions to explain: %d", s.Contradict)
 	add(s.Placeable > 0, "pods that Berth would have placed, to explain: %d", s.Placeable)
-	add(100*s.Unsearched > unsearchedMax*s.Bindings, "disagreements that were not searched for races: %d", s.Unsearched)
-	add(observed < observedMin, "observe at least %d days, with a peak and a rollout", observedMin/(24*time.Hour))
-	add(s.Bindings < bindingsMin, "observe at least %d bindings", bindingsMin)
+	add(100*s.Unsearched > maxUnsearched*s.Bindings, "disagreements that were not searched for races: %d", s.Unsearched)
+	add(observed < minObserved, "observe at least %d days, with a peak and a rollout", minObserved/(24*time.Hour))
+	add(s.Bindings < minBindings, "observe at least %d bindings", minBindings)
 	return all
 }
