@@ -120,7 +120,7 @@ func TestReleaseFlaps(t *testing.T) {
 // TestReleaseFlag refuses other releases.
 func TestReleaseFlag(t *testing.T) {
 	o := parsed(t, "--berth-release=1.36")
-	if err := o.check(); err == nil || err.Error() != `--berth-release "1.36": must be one of [1.37 1.38]` {
+	if err := o.check(); err == nil || err.Error() != `--berth-release "1.36": must be 1.37 or 1.38` {
 		t.Errorf("error %v", err)
 	}
 }

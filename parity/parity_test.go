@@ -82,7 +82,7 @@ func TestMisuse(t *testing.T) {
 		{"-seeds 3..2", `-seeds must be a number or FIRST..LAST with FIRST not above LAST, got "3..2"`},
 		{"-sequence-seeds -1", `-sequence-seeds must be a number or FIRST..LAST with FIRST not above LAST, got "-1"`},
 		{"-shapes nothing", `-shapes: there is no shape or sequence "nothing"; -help lists them`},
-		{"-release 1.36", `-release "1.36": must be one of [1.37 1.38]`},
+		{"-release 1.36", `-release "1.36": must be 1.37 or 1.38`},
 		{"-pods 0", "-pods must be at least 1, got 0"},
 		{"-o csv", `-o must be table, json or yaml, got "csv"`},
 		{"mixed", `there are no arguments, got ["mixed"]: name shapes with -shapes`},

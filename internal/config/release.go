@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugin"
@@ -25,12 +26,14 @@ func (r Release) String() string { return fmt.Sprintf("1.%d", int(r)) }
 
 // ParseRelease parses "1.37" or "1.38".
 func ParseRelease(text string) (Release, error) {
+	var names []string
 	for _, r := range Releases() {
 		if text == r.String() {
 			return r, nil
 		}
+		names = append(names, r.String())
 	}
-	return 0, fmt.Errorf("%q: must be one of %v", text, Releases())
+	return 0, fmt.Errorf("%q: must be %s", text, strings.Join(names, " or "))
 }
 
 // ReleaseFor returns the release whose answers suit an API server of a minor version: the

@@ -143,7 +143,7 @@ func TestMistakes(t *testing.T) {
 		{"open block", head + "config\nprofiles: []\n", `f:2: the block that starts here has no line "end"`},
 		{"bad expectation", head + "----\nweb is on a\n", `f:3: "web is on a": want a pod and its node or one of binding, error, gated, gone, ignored, pending, terminating`},
 		{"bad place", head + "----\nplace web: somewhere\n", `f:3: place: want a pod, a colon and one of active,`},
-		{"bad release", head + "----\n[1.36] web a\n", `f:3: release "1.36": must be one of [1.37 1.38]`},
+		{"bad release", head + "----\n[1.36] web a\n", `f:3: release "1.36": must be 1.37 or 1.38`},
 		{"bad scores", head + "----\nscores web: a\n", `f:3: scores: "a" is not NAME=NUMBER; want "scores POD: NODE=TOTAL ..."`},
 	}
 	for _, test := range tests {
