@@ -103,7 +103,7 @@ func TestRepeatedKeys(t *testing.T) {
 	if err != nil || len(c.Pods) != 1 || c.Pods[0].Spec.NodeName != "n2" {
 		t.Fatalf("%+v, %v", c, err)
 	}
-	want := `F:7: key "nodeName" is given twice, and the last value counts; API servers accept it, and it is used as it is`
+	want := `F:7: key "nodeName" is given twice; API servers accept it, and the last value counts`
 	if len(c.Warnings) == 0 || c.Warnings[0] != want {
 		t.Errorf("%q, want %q", c.Warnings, want)
 	}

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -18,6 +19,7 @@ type Error struct {
 	Object  string // "Pod default/web", or "" if no object was recognized
 	Field   string // "spec.containers[0].ports[1].hostPort", or ""
 	Problem string // the mistake and its correction
+	use     string // of a remark: how the value is used; "" if as it is
 }
 
 // Error returns "pods.yaml:12: Pod default/web: spec.priority: problem", without unknown
@@ -157,7 +159,7 @@ func (r *remarks) add(all []*Error) {
 func (r *remarks) texts() []string {
 	var all []string
 	for i, e := range r.first[:min(len(r.first), maxErrors)] {
-		text := e.Error() + "; API servers accept it, and it is used as it is"
+		text := e.Error() + "; API servers accept it, and " + cmp.Or(e.use, "it is used as it is")
 		if r.more[i] > 0 {
 			text += fmt.Sprintf(" (%s more like it)", count(r.more[i], "object"))
 		}

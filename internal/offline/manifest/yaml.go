@@ -49,7 +49,7 @@ func withRepeatedKeys(u unit, err error) ([]byte, []*Error) {
 		if key == nil {
 			return nil, nil
 		}
-		e.Problem = "key " + key[1] + " is given twice, and the last value counts"
+		e.Problem, e.use = "key "+key[1]+" is given twice", "the last value counts"
 	}
 	text := u.text
 	if u.dash >= 0 {
