@@ -90,4 +90,8 @@ func TestManPages(t *testing.T) {
 	if code, _ := transcript(t, "man"); code != 2 {
 		t.Errorf("exit code %d without a folder", code)
 	}
+	file := filepath.Join(folder, "berth.1")
+	if code, got := transcript(t, "man", filepath.Join(file, "x")); code != 1 || !strings.Contains(got, "create the folder for man pages: ") {
+		t.Errorf("exit code %d for a folder in a file\n%s", code, got)
+	}
 }

@@ -26,7 +26,7 @@ func newManCommand() *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o755); err != nil {
-				return wrong{fmt.Errorf("create the folder for man pages: %w", err)}
+				return fmt.Errorf("create the folder for man pages: %w", err)
 			}
 			return writeMan(cmd.Root(), args[0])
 		},
