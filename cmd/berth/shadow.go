@@ -292,7 +292,7 @@ func verdictOn(s *shadow.Summary, observed time.Duration) string {
 	text := fmt.Sprintf("Verdict: %s, %s, %s: ", duration.HumanDuration(observed),
 		counted(s.Bindings, "binding", "bindings"), counted(s.Contradict, "contradiction", "contradictions"))
 	if obstacles := s.Obstacles(observed); len(obstacles) > 0 {
-		return text + "not yet. " + strings.Join(obstacles, "; ") + "."
+		return text + "not yet: " + strings.Join(obstacles, "; ") + "."
 	}
 	return text + "you can switch."
 }

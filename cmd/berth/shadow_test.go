@@ -144,13 +144,13 @@ func TestShadowVerdict(t *testing.T) {
 		want     string
 	}{
 		{func(*shadow.Summary) {}, week, "Verdict: 7d, 41202 bindings, 0 contradictions: you can switch."},
-		{func(*shadow.Summary) {}, week - time.Second, "not yet. observe at least 7 days"},
-		{func(s *shadow.Summary) { s.Bindings = 999 }, week, "not yet. observe at least 1000 bindings."},
-		{func(s *shadow.Summary) { s.Contradict = 1 }, week, "1 contradiction: not yet. contradictions to explain: 1."},
-		{func(s *shadow.Summary) { s.Failed = 2 }, week, "not yet. decisions that failed: 2."},
-		{func(s *shadow.Summary) { s.Placeable = 3 }, week, "not yet. pods that Berth would have placed, to explain: 3."},
+		{func(*shadow.Summary) {}, week - time.Second, "not yet: observe at least 7 days"},
+		{func(s *shadow.Summary) { s.Bindings = 999 }, week, "not yet: observe at least 1000 bindings."},
+		{func(s *shadow.Summary) { s.Contradict = 1 }, week, "1 contradiction: not yet: contradictions to explain: 1."},
+		{func(s *shadow.Summary) { s.Failed = 2 }, week, "not yet: decisions that failed: 2."},
+		{func(s *shadow.Summary) { s.Placeable = 3 }, week, "not yet: pods that Berth would have placed, to explain: 3."},
 		{func(s *shadow.Summary) { s.Unsearched = 412 }, week, "you can switch."},
-		{func(s *shadow.Summary) { s.Unsearched = 413 }, week, "not yet. disagreements that were not searched for races: 413."},
+		{func(s *shadow.Summary) { s.Unsearched = 413 }, week, "not yet: disagreements that were not searched for races: 413."},
 		{func(s *shadow.Summary) { s.Lesser = 9_000 }, week, "you can switch."},
 	} {
 		s := good
