@@ -83,8 +83,17 @@ func (p *tablePrinter) end() error {
 	if p.printed > 0 || p.quiet {
 		return nil
 	}
-	_, err := fmt.Fprintln(p.w, "No pod is pending.")
+	_, err := fmt.Fprintln(p.w, noneListed(len(p.snapshot.Pending())))
 	return err
+}
+
+// noneListed is the line in place of an empty list of pods. Pending pods may exist that
+// are not selected.
+func noneListed(pending int) string {
+	if pending > 0 {
+		return "No pending pod is selected."
+	}
+	return "No pod is pending."
 }
 
 // printVerdictLine prints the number of feasible nodes and the chosen node.

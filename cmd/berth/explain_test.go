@@ -279,6 +279,22 @@ func TestExplainEmptyCluster(t *testing.T) {
 	}
 }
 
+// TestNoPodIsSelected distinguishes pods that are not selected from a cluster without
+// pending pods.
+func TestNoPodIsSelected(t *testing.T) {
+	for args, want := range map[string]string{
+		"explain -l app=nope":       "No pending pod is selected.\n",
+		"simulate -l app=nope":      "No pending pod is selected.\n",
+		"queue -l app=nope":         "No pod with the labels app=nope is waiting.\n",
+		"queue -n shop -l app=nope": "No pod with the labels app=nope is waiting in namespace shop.\n",
+	} {
+		code, got := transcript(t, append(strings.Fields(args), "-f", example)...)
+		if code != 0 || !strings.Contains(got, want) {
+			t.Errorf("%s: exit code %d, want %q\n%s", args, code, want, got)
+		}
+	}
+}
+
 // TestExplainForeign expects that pods of other schedulers are left out, with a note.
 func TestExplainForeign(t *testing.T) {
 	code, out, stderr := explained(t, pending("name: web", "schedulerName: other, ", "1"), "-o", "json")

@@ -227,9 +227,9 @@ func newest(pods []*v1.Pod) (at time.Time) {
 func (f *queueFlags) note(w io.Writer, a *queued.Answer, namespace string) {
 	switch {
 	case a.Pods == 0 && namespace != "":
-		fmt.Fprintf(w, "No pod is waiting in namespace %s.\n", namespace)
+		fmt.Fprintf(w, "No pod%s is waiting in namespace %s.\n", with(" with the labels ", f.selects), namespace)
 	case a.Pods == 0:
-		fmt.Fprintln(w, "No pod is waiting.")
+		fmt.Fprintf(w, "No pod%s is waiting.\n", with(" with the labels ", f.selects))
 	}
 	if a.OrderUnknown != "" {
 		fmt.Fprintf(w, "Note: positions are unknown: %s\n", a.OrderUnknown)

@@ -175,7 +175,11 @@ func (s *simulation) print(w io.Writer, result *simulate.Result, pods []*v1.Pod)
 		case len(result.Pods) > 0:
 			b.table(s.podTable(result.Pods, pods))
 		case !s.noHeaders:
-			b.line("No pod is pending.")
+			pending := result.Summary.Placed + result.Summary.Waiting
+			if s.choosesAll() {
+				pending = 0 // --pending left out the placed ones
+			}
+			b.line("%s", noneListed(pending))
 		}
 	}
 	if !s.noHeaders {
