@@ -120,7 +120,9 @@ func schedule(t *testing.T) {
 	var running sync.WaitGroup
 	running.Go(func() { writes.Run(ctx) })
 	parking := parking{happened: make(chan struct{})}
-	running.Go(func() { loop.New(loop.Config{Source: changes, Queue: waiting, Engine: decider, Commit: writes, Observers: []loop.Observer{clock, m.Loop, &parking}}).Run(ctx) })
+	running.Go(func() {
+		loop.New(loop.Config{Source: changes, Queue: waiting, Engine: decider, Commit: writes, Observers: []loop.Observer{clock, m.Loop, &parking}}).Run(ctx)
+	})
 	<-written.bound
 	<-written.bound
 	<-written.statuses
