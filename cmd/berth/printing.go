@@ -38,12 +38,12 @@ type prints struct {
 	sorts   []string // the values of --sort-by, the default first
 }
 
-// The values of -o. Commands without rows have only plain ones.
+// The values of -o for commands with rows: for rows without names, with names, and with
+// wide rows.
 var (
-	plainOutputs = []string{"table", "json", "yaml"}
-	rowOutputs   = []string{"table", "json", "yaml", "csv", ofJSONPath, ofColumns}
-	nameOutputs  = []string{"table", "json", "yaml", "name", "csv", ofJSONPath, ofColumns}
-	wideOutputs  = []string{"table", "wide", "json", "yaml", "name", "csv", ofJSONPath, ofColumns}
+	rowOutputs  = []string{"table", "json", "yaml", "csv", ofJSONPath, ofColumns}
+	nameOutputs = []string{"table", "json", "yaml", "name", "csv", ofJSONPath, ofColumns}
+	wideOutputs = []string{"table", "wide", "json", "yaml", "name", "csv", ofJSONPath, ofColumns}
 )
 
 // The values of -o that have a template after "=".
