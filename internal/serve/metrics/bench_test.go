@@ -74,7 +74,8 @@ func standing() *loop.Standing {
 // BenchmarkSent measures the cost of observing one binding.
 func BenchmarkSent(b *testing.B) {
 	m, _ := build(b, time.Now)
-	s := &commit.Settled{Placement: settled("p", 1, time.Now(), time.Second).Placement}
+	d := settled("p", 1, time.Now(), time.Second)
+	s := &commit.Settled{QueuedPod: d.QueuedPod, Placement: d.Placement}
 	w := &commit.Write{Kind: commit.BindingWrite, Pod: s.Placement.Pod}
 	b.ReportAllocs()
 	for b.Loop() {
