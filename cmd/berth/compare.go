@@ -230,12 +230,7 @@ func (c *compareFlags) print(w io.Writer, schedulers [2]*config.Config, result *
 	pods := func() *table { return comparedPods(result.Pods, releaseA != releaseB) }
 	done, err := c.printing.print(w, listing{
 		object: compared{c.configs[0], c.configs[1], releaseA, releaseB, result}, rows: rowsOf(result.Pods), table: pods,
-		names: func() (names []string) {
-			for i := range result.Pods {
-				names = append(names, "pod/"+result.Pods[i].Pod)
-			}
-			return names
-		},
+		names: func() []string { return podNames(len(result.Pods), func(i int) string { return result.Pods[i].Pod }) },
 	})
 	if done {
 		return err

@@ -218,12 +218,7 @@ func (negative) ExitCode() int { return 3 }
 func (d *drainFlags) print(w io.Writer, result *simulate.DrainResult) error {
 	done, err := d.printing.print(w, listing{
 		object: result, rows: rowsOf(result.Pods), table: func() *table { return drainedPods(result.Pods) },
-		names: func() (names []string) {
-			for i := range result.Pods {
-				names = append(names, "pod/"+result.Pods[i].Pod)
-			}
-			return names
-		},
+		names: func() []string { return podNames(len(result.Pods), func(i int) string { return result.Pods[i].Pod }) },
 	})
 	if done {
 		return err

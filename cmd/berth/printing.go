@@ -233,3 +233,12 @@ func (p *printing) printColumns(w io.Writer, rows []any) error {
 	}
 	return c.table.print(w, 0, !p.noHeaders)
 }
+
+// podNames returns the names of n pods for -o name.
+func podNames(n int, name func(i int) string) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = "pod/" + name(i)
+	}
+	return names
+}

@@ -159,12 +159,7 @@ var placementOrders = map[string]func(a, b *simulate.Placement) int{
 func (s *simulation) print(w io.Writer, result *simulate.Result, pods []*v1.Pod) error {
 	done, err := s.printing.print(w, listing{
 		object: result, rows: rowsOf(result.Pods), table: func() *table { return widePods(result.Pods) },
-		names: func() (names []string) {
-			for i := range result.Pods {
-				names = append(names, "pod/"+result.Pods[i].Pod)
-			}
-			return names
-		},
+		names: func() []string { return podNames(len(result.Pods), func(i int) string { return result.Pods[i].Pod }) },
 	})
 	if done {
 		return err

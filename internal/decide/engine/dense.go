@@ -19,11 +19,10 @@ func (c *column[T]) filledDense(s *state.State) (asked int) {
 	return asked
 }
 
-// scanAmounts is the scan for a pod whose requests no pod had before. It fills no column
-// of amounts, because most likely no pod would read it again. The other filters come
-// first, so amounts are read for the nodes that pass these.
-func (e *Engine) scanAmounts(c *cycle, s *sight, a *amountNeeds) (best choice, ok bool) {
-	slots := e.slotsToCheck(c)
+// keepBesides returns the slots that pass the filters besides amounts. ok is false if a
+// filter fails.
+func (e *Engine) keepBesides(c *cycle, s *sight) (slots []int32, ok bool) {
+	slots = e.slotsToCheck(c)
 	e.visited(len(slots))
 	for _, column := range s.filters {
 		if column == nil || column.nonZero == 0 {
@@ -31,9 +30,20 @@ func (e *Engine) scanAmounts(c *cycle, s *sight, a *amountNeeds) (best choice, o
 		}
 		passed, codes := keepFeasible(slots, column.values)
 		if codes.IsFailed() {
-			return best, false
+			return nil, false
 		}
 		slots = passed
+	}
+	return slots, true
+}
+
+// scanAmounts is the scan for a pod whose requests no pod had before. It fills no column
+// of amounts, because most likely no pod would read it again. The other filters come
+// first, so amounts are read for the nodes that pass these.
+func (e *Engine) scanAmounts(c *cycle, s *sight, a *amountNeeds) (best choice, ok bool) {
+	slots, ok := e.keepBesides(c, s)
+	if !ok {
+		return best, false
 	}
 	e.countReads(c, len(slots))
 	slots = keepCounted(c, 0, len(c.counting), slots)

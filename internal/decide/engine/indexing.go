@@ -321,17 +321,9 @@ func (e *Engine) startIndex(x *indexed, c *cycle, s *sight) bool {
 // fillIndex puts all nodes that pass the filters besides amounts into a new index. It
 // returns false if a filter fails, or the index would have too many groups.
 func (e *Engine) fillIndex(x *indexed, c *cycle, s *sight) bool {
-	slots := e.slotsToCheck(c)
-	e.visited(len(slots))
-	for _, column := range s.filters {
-		if column == nil || column.nonZero == 0 {
-			continue
-		}
-		passed, codes := keepFeasible(slots, column.values)
-		if codes.IsFailed() {
-			return false
-		}
-		slots = passed
+	slots, ok := e.keepBesides(c, s)
+	if !ok {
+		return false
 	}
 	st := c.view.State()
 	x.index, x.groups, x.sums, x.find = freeindex.New(), x.groups[:0], x.sums[:0], map[indexGroup]int32{}
