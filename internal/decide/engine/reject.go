@@ -28,6 +28,7 @@ func (e *Engine) reject(of *cycle) (*plan.Rejection, objectionCounts) {
 		return nil, counts
 	}
 	rejection := c.rejectionFor(c.here.verdicts, &counts)
+	e.listed(len(rejection.Counts))
 	if known != nil {
 		if keep {
 			counts.decided = e.rejections.next()
@@ -66,7 +67,11 @@ func (c *cycle) rejectionFor(verdicts []plugin.Verdicts, counts *objectionCounts
 			r.Kept = true
 			byReason["node(s) had capacity reserved for pod group "+c.view.KeptFor(o.kept)] += o.nodes
 		} else {
-			for _, text := range verdicts[o.filter].Reasons(o.code) {
+			texts := verdicts[o.filter].Reasons(o.code)
+			if len(byReason) == 0 {
+				byReason = make(map[string]int, len(texts))
+			}
+			for _, text := range texts {
 				byReason[text] += o.nodes
 			}
 		}

@@ -253,6 +253,7 @@ func (e *Engine) askAgain(r *rejected, c *cycle, verdicts []plugin.Verdicts, ent
 	}
 	if r.rejection == nil {
 		r.rejection = c.rejectionFor(r.verdicts, &r.objectionCounts)
+		e.listed(len(r.rejection.Counts))
 	}
 	return true
 }

@@ -27,7 +27,15 @@ const (
 	// addedUnits is the price of each pod that Capacity adds to a node, in addition to
 	// plugin calls.
 	addedUnits = 80
+	// listedUnits is the price of each reason in a rejection beyond fewReasons: counting,
+	// sorting and writing it. A pod has a reason for each scalar resource that it lacks.
+	listedUnits, fewReasons = 1000, 32
 )
+
+// listed records the reasons of a rejection.
+func (e *Engine) listed(reasons int) {
+	e.meter.Spend(price.Nodes, listedUnits*int64(max(reasons-fewReasons, 0)))
+}
 
 // added records pods that Capacity added to nodes, after looking at the cluster once.
 func (e *Engine) added(pods int) {

@@ -314,6 +314,11 @@ func (r *Rejection) Text(nodes int) string {
 		return r.Group
 	}
 	var b strings.Builder
+	length := len("0/100000 nodes are available:.")
+	for _, c := range r.Counts {
+		length += len(", 100000 ") + len(c.Reason)
+	}
+	b.Grow(length)
 	fmt.Fprintf(&b, "0/%d nodes are available:", nodes)
 	if r.PreFilter != "" {
 		fmt.Fprintf(&b, " %s.", r.PreFilter)

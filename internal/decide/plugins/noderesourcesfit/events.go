@@ -31,10 +31,13 @@ func (p *Plugin) EventsToRegister() []model.EventToRegister {
 	}
 }
 
+// textBytes estimates the length of a text that lists the resources with their amounts.
+func textBytes(r *model.Resources) int { return 64 + 40*len(r.Scalars) }
+
 // namesAsked returns the part of a pod that hints about classes depend on: the resources
 // that it lists, even with amount 0.
 func namesAsked(pod *model.Pod) model.Need {
-	text := append(make([]byte, 0, 64), "names"...)
+	text := append(make([]byte, 0, textBytes(&pod.Asks)), "names"...)
 	for _, s := range pod.Asks.Scalars {
 		text = append(append(text, ' '), s.Name.Value()...)
 	}
@@ -94,7 +97,7 @@ func classStandsIn(waiting *model.Pod, event model.Event) bool {
 
 // amountsAsked returns the part of a pod that hints about nodes depend on.
 func (p *Plugin) amountsAsked(pod *model.Pod) model.Need {
-	text := append(make([]byte, 0, 64), "asks"...)
+	text := append(make([]byte, 0, textBytes(&pod.Asks)), "asks"...)
 	eachAsked(p.checked(&pod.Asks), func(name string, asked int64) {
 		text = strconv.AppendInt(append(append(append(text, ' '), name...), '='), asked, 10)
 	})
@@ -105,7 +108,7 @@ func (p *Plugin) amountsAsked(pod *model.Pod) model.Need {
 // namesOccupied returns the part of a pod that hints about shrinking pods depend on: the
 // resources that the waiting pod would occupy.
 func namesOccupied(pod *model.Pod) model.Need {
-	text := append(make([]byte, 0, 64), "occupies"...)
+	text := append(make([]byte, 0, textBytes(&pod.Occupies)), "occupies"...)
 	eachAsked(&pod.Occupies, func(name string, _ int64) { text = append(append(text, ' '), name...) })
 	need, _ := model.NeedOfText(text)
 	return need

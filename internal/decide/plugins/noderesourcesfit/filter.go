@@ -107,6 +107,9 @@ func (a *asks) compile(classes model.ClassResolver) plugin.Verdicts {
 		ephemeralBytes: demandOf(a.EphemeralBytes, noEphemeral),
 		request:        model.Resources{CPUMilli: a.CPUMilli, MemoryBytes: a.MemoryBytes, EphemeralBytes: a.EphemeralBytes},
 	}
+	if len(a.Scalars) > maxScalars {
+		f.scalars, f.request.Scalars = make([]scalarDemand, 0, len(a.Scalars)), make([]model.Scalar, 0, len(a.Scalars))
+	}
 	a.eachScalar(func(s model.Scalar) {
 		devices := classes != nil && classes.ClassFor(s.Name) != nil
 		f.scalars = append(f.scalars, scalarDemand{demandOf(s.Value, firstScalar<<len(f.scalars)), s.Name, devices})

@@ -56,7 +56,7 @@ func (s *shortages) appendKey(text []byte) []byte {
 }
 
 func widened(f filter) *wideFilter {
-	w := &wideFilter{filter: f, at: map[model.ResourceName]int32{}, excused: map[model.ResourceName]int32{}, codes: map[string]reason.Code{}}
+	w := &wideFilter{filter: f, at: make(map[model.ResourceName]int32, len(f.scalars)), excused: map[model.ResourceName]int32{}, codes: map[string]reason.Code{}}
 	for i := range f.scalars {
 		d := &f.scalars[i]
 		if d.asked > 0 {
@@ -125,7 +125,7 @@ func (f *wideFilter) Reasons(code reason.Code) []string {
 	f.mu.Lock()
 	set := f.sets[code&^reason.Unresolvable-1]
 	f.mu.Unlock()
-	var texts []string
+	texts := make([]string, 0, len(f.scalars))
 	for bit := range fixedBits {
 		if set.fixed&(1<<bit) != 0 {
 			texts = append(texts, f.filter.text(bit))
