@@ -134,6 +134,14 @@ const (
 	Selector Kind = "selector"
 	// Tolerate adds a toleration.
 	Tolerate Kind = "tolerate"
+	// DeviceSelector replaces values that a device request compares attributes with by
+	// the values of a device. DeviceTolerate tolerates the taints of a device. The size
+	// is the number of values or taints. Claims are immutable, so a claim is replaced, or
+	// its template is changed.
+	DeviceSelector Kind = "deviceSelector"
+	DeviceTolerate Kind = "deviceTolerate"
+	// DeviceCount lowers the number of requested devices; the size is the reduction.
+	DeviceCount Kind = "deviceCount"
 	// Request lowers a request to the largest amount that fits, never to zero. The size
 	// is the reduction, in thousandths of the request.
 	Request Kind = "request"
@@ -154,6 +162,12 @@ const (
 	DropAffinity     Kind = "dropAffinity"
 	DropAntiAffinity Kind = "dropAntiAffinity"
 	DropPort         Kind = "dropPort"
+	// DeviceClass requests devices of another class. DropDeviceSelector drops the parts
+	// of a device request's selectors that are false for a device; the size is their
+	// number. DropConstraint drops a constraint between devices.
+	DeviceClass        Kind = "deviceClass"
+	DropDeviceSelector Kind = "dropDeviceSelector"
+	DropConstraint     Kind = "dropConstraint"
 	// Remove removes the least important pods from a node. No PodDisruptionBudget is
 	// violated. The size is the number of pods.
 	Remove Kind = "remove"
@@ -165,7 +179,10 @@ const (
 )
 
 // order lists all kinds in their order.
-var order = []Kind{Gate, Claim, Class, Selector, Tolerate, Request, Skew, Uncordon, Label, Widen, DropSelector, DropSpread, DropAffinity, DropAntiAffinity, DropPort, Remove, AddNode, Priority}
+var order = []Kind{
+	Gate, Claim, Class, Selector, DeviceSelector, Tolerate, DeviceTolerate, Request, DeviceCount, Skew, Uncordon, Label, Widen, DeviceClass,
+	DropSelector, DropSpread, DropAffinity, DropAntiAffinity, DropPort, DropDeviceSelector, DropConstraint, Remove, AddNode, Priority,
+}
 
 // compare orders suggestions: by the number of changes, by the later kind, the earlier
 // kind, sizes, more following pods, and texts.
@@ -263,7 +280,7 @@ func For(c Cluster, q Question) Advice {
 
 // knobs returns the changes to try, in the order of their kinds.
 func (t *trial) knobs() []knob {
-	return inOrder(append(t.knobsOfPod(), made(t.claims, t.uncordons, t.labels, t.devices, t.newNodes)...))
+	return inOrder(append(t.knobsOfPod(), made(t.claims, t.deviceEdits, t.uncordons, t.labels, t.devices, t.newNodes)...))
 }
 
 // knobsOfPod returns the changes of the pod alone.

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
-	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/cluster/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
 // othersOf returns the other objects of one type.
@@ -160,30 +158,6 @@ func newClass(name string, others []*storagev1.StorageClass) knob {
 	return single("class "+name, creation(Class, "StorageClass", class, " (tried with provisioner %s and WaitForFirstConsumer)", provisioner))
 }
 
-// deviceClaims returns the changes that create ResourceClaims.
-func (t *trial) deviceClaims() []knob {
-	if !slices.Contains(t.Reads, model.ResourceClaimKind) {
-		return nil
-	}
-	var knobs []knob
-	for i := range t.Pod.Spec.ResourceClaims {
-		name := t.Pod.Spec.ResourceClaims[i].ResourceClaimName
-		if name == nil {
-			continue
-		}
-		if _, exists := named(othersOf[*resourcev1.ResourceClaim](t), t.Pod.Namespace, *name); exists {
-			continue
-		}
-		for _, class := range firstOf(t, othersOf[*resourcev1.DeviceClass](t)) {
-			claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: t.Pod.Namespace, Name: *name}}
-			claim.Spec.Devices.Requests = []resourcev1.DeviceRequest{{Name: "device", Exactly: &resourcev1.ExactDeviceRequest{
-				DeviceClassName: class.Name, AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1}}}
-			knobs = append(knobs, single("device claim "+*name, creation(Claim, "ResourceClaim", claim, " (tried with one device of class %s)", class.Name)))
-		}
-	}
-	return knobs
-}
-
 // missing sets Missing to the objects that do not exist, unless a suggestion creates
 // them.
 func (t *trial) missing() {
@@ -218,96 +192,6 @@ func (t *trial) missing() {
 	if slices.Contains(t.Reads, model.ResourceClaimKind) {
 		t.missingDevices(add)
 	}
-}
-
-func (t *trial) missingDevices(add func(what, namespace, name string)) {
-	claims, classes := othersOf[*resourcev1.ResourceClaim](t), othersOf[*resourcev1.DeviceClass](t)
-	for i := range t.Pod.Spec.ResourceClaims {
-		name := t.claimNameOf(&t.Pod.Spec.ResourceClaims[i])
-		if name == "" {
-			continue
-		}
-		claim, ok := named(claims, t.Pod.Namespace, name)
-		if !ok {
-			add("ResourceClaim", t.Pod.Namespace, name)
-			continue
-		}
-		for j := range claim.Spec.Devices.Requests {
-			if exactly := claim.Spec.Devices.Requests[j].Exactly; exactly != nil {
-				if _, ok := named(classes, "", exactly.DeviceClassName); !ok {
-					add("DeviceClass", "", exactly.DeviceClassName)
-				}
-			}
-		}
-	}
-}
-
-// claimNameOf returns the name of the ResourceClaim that a pod uses; empty if it is not
-// created yet.
-func (t *trial) claimNameOf(of *v1.PodResourceClaim) string {
-	if of.ResourceClaimName != nil {
-		return *of.ResourceClaimName
-	}
-	for i := range t.Pod.Status.ResourceClaimStatuses {
-		if s := &t.Pod.Status.ResourceClaimStatuses[i]; s.Name == of.Name && s.ResourceClaimName != nil {
-			return *s.ResourceClaimName
-		}
-	}
-	return ""
-}
-
-// devices returns a change for each pod that holds devices: remove it, and delete or free
-// its claims. The least important pods come first. Pods that a PodDisruptionBudget
-// protects are left out. Preemption never evicts pods for devices.
-func (t *trial) devices() []knob {
-	if t.compiled.Devices == nil {
-		return nil
-	}
-	var users []*model.Pod
-	claims := map[*model.Pod][]swap{}
-	for _, claim := range othersOf[*resourcev1.ResourceClaim](t) {
-		user := t.userOf(claim)
-		if user == nil || user.Priority >= maxPriority || breaksBudget(t.State.View(), []plan.Eviction{{Pod: user}}) {
-			continue
-		}
-		if claims[user] == nil {
-			users = append(users, user)
-		}
-		if metav1.IsControlledBy(claim, user.Object) {
-			claims[user] = append(claims[user], swap{before: claim})
-			continue
-		}
-		free := claim.DeepCopy()
-		free.Status = resourcev1.ResourceClaimStatus{}
-		claims[user] = append(claims[user], swap{before: claim, after: free})
-	}
-	slices.SortStableFunc(users, func(a, b *model.Pod) int { return int(a.Priority) - int(b.Priority) })
-	var knobs []knob
-	for _, user := range firstOf(t, users) {
-		change := t.removed([]*model.Pod{user})
-		change.Text += ", which holds devices"
-		change.swaps = append(change.swaps, claims[user]...)
-		knobs = append(knobs, single("devices", change))
-	}
-	return knobs
-}
-
-// userOf returns the only pod that uses the devices of a claim; nil if it has none,
-// several or another kind of user.
-func (t *trial) userOf(claim *resourcev1.ResourceClaim) *model.Pod {
-	if len(claim.Status.ReservedFor) != 1 || claim.Status.Allocation == nil {
-		return nil
-	}
-	by := claim.Status.ReservedFor[0]
-	if by.APIGroup != "" || by.Resource != "pods" {
-		return nil
-	}
-	user := t.placed(claim.Namespace, by.Name)
-	// The UID differs if a pod of the same name has been created since.
-	if user == nil || user.Object.UID != by.UID {
-		return nil
-	}
-	return user
 }
 
 // placed finds a pod on a node.

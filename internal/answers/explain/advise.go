@@ -1,10 +1,13 @@
 package explain
 
 import (
+	"errors"
+
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/internal/answers/advice"
+	"github.com/berth-scheduler/berth/internal/decide/plugins/dynamicresources"
 	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
@@ -13,17 +16,25 @@ import (
 // owner.
 //
 // It does nothing if a node is feasible and the pod is not gated, or if nodes are not the
-// problem: the pod is being deleted or malformed, a plugin fails, or the cluster has no
-// nodes. For members of pod groups, Group searches for the whole group.
+// problem: the pod is being deleted or malformed, the cluster has no nodes, or a plugin
+// fails. A selector of devices that cannot be evaluated is an exception, because the
+// claim can be changed. For members of pod groups, Group searches for the whole group.
 func (s *Snapshot) Advise(a *Explanation, pending int) {
-	unschedulable := a.decision.Outcome == plan.Unschedulable || a.decision.Outcome == plan.Placed && a.Gated != ""
-	if a.PodGroup != "" || a.Error != "" || a.pod.Malformed != "" || !unschedulable {
+	unschedulable := a.decision.Outcome == plan.Unschedulable || a.decision.Outcome == plan.Placed && a.Gated != "" || s.failsOnDevices(a)
+	if a.PodGroup != "" || a.pod.Terminating || a.pod.Malformed != "" || !unschedulable {
 		return
 	}
 	question := s.question(a)
 	question.Preempts, question.Pending = a.Preemption != nil, pending
 	found := s.advise(question)
 	a.Advice = &found
+}
+
+// failsOnDevices reports whether the search for devices fails, for example because a
+// selector reads an attribute that a device does not have.
+func (s *Snapshot) failsOnDevices(a *Explanation) bool {
+	var failed *plan.PluginError
+	return a.decision.Outcome == plan.Failed && errors.As(a.decision.Err, &failed) && failed.Plugin == dynamicresources.Name
 }
 
 // question returns the question to package advice about the pod of an explanation.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/berth-scheduler/berth/internal/answers/advice"
+	"github.com/berth-scheduler/berth/internal/answers/devicefit"
 	"github.com/berth-scheduler/berth/internal/answers/history"
 	"github.com/berth-scheduler/berth/internal/cluster/ingest"
 	"github.com/berth-scheduler/berth/internal/cluster/kinds"
@@ -58,6 +59,8 @@ type Snapshot struct {
 	// pods and nodes.
 	reads  []model.Kind
 	others []kinds.Object
+	// devices explains device claims.
+	devices *devicefit.Examiner
 }
 
 // New builds a snapshot from nodes, pods and other objects. Objects that no configured
@@ -69,7 +72,7 @@ func New(scheduler *config.Config, nodes []*v1.Node, pods []*v1.Pod, others []ru
 		return nil, fmt.Errorf("build the engine: %w", err)
 	}
 	s := &Snapshot{state: state.New(), engine: judge, profiles: map[string]*plugin.Profile{}, members: map[model.GroupKey][]*model.Pod{}, holds: map[model.GroupKey]groupHold{},
-		turns: map[model.GroupKey]*treeTurn{}, treeHolds: map[model.GroupKey]groupHold{}}
+		turns: map[model.GroupKey]*treeTurn{}, treeHolds: map[model.GroupKey]groupHold{}, devices: devicefit.New()}
 	s.state.SetNow(at)
 	for _, p := range scheduler.Profiles {
 		s.profiles[p.Name] = p

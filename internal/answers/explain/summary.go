@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/berth-scheduler/berth/internal/decide/plugins/dynamicresources"
 	"github.com/berth-scheduler/berth/internal/decide/plugins/noderesourcesfit"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/model/plan"
@@ -82,7 +83,8 @@ type NearNode struct {
 	// Short lists the resources that the node lacks, in the order of Reasons. It is empty
 	// if the reasons are not about resources.
 	Short []Shortage
-	// InTheWay lists the claims and volumes that cause the rejection, for volume plugins.
+	// InTheWay lists the claims, volumes and devices that cause the rejection, for
+	// plugins of volumes and devices.
 	InTheWay []string
 }
 
@@ -233,9 +235,13 @@ func (s *Snapshot) near(a *Explanation, order []string) []Near {
 		if len(nodes) == 0 {
 			continue
 		}
-		slices.SortStableFunc(nodes, func(a, b NearNode) int {
-			return cmp.Or(cmp.Compare(farness(&a), farness(&b)), cmp.Compare(lacking(&a), lacking(&b)))
-		})
+		if plugin == dynamicresources.Name {
+			s.nearestDevices(a.pod, nodes)
+		} else {
+			slices.SortStableFunc(nodes, func(a, b NearNode) int {
+				return cmp.Or(cmp.Compare(farness(&a), farness(&b)), cmp.Compare(lacking(&a), lacking(&b)))
+			})
+		}
 		examples := nodes[:min(nearExamples, len(nodes))]
 		for i := range examples {
 			examples[i].InTheWay = s.inTheWay(a, examples[i].Name, &Rejection{Plugin: plugin, Reasons: examples[i].Reasons})

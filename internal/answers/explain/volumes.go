@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/cluster/state"
 	"github.com/berth-scheduler/berth/internal/cluster/storage"
+	"github.com/berth-scheduler/berth/internal/decide/plugins/dynamicresources"
 	"github.com/berth-scheduler/berth/internal/decide/plugins/nodevolumelimits"
 	"github.com/berth-scheduler/berth/internal/decide/plugins/volumebinding"
 	"github.com/berth-scheduler/berth/internal/decide/plugins/volumerestrictions"
@@ -21,14 +22,23 @@ import (
 
 func (s *Snapshot) store() *storage.Store { return s.state.View().Storage() }
 
-// inTheWay lists the pod's claims and volumes for which a volume plugin rejects a node.
-// It is empty for other plugins.
+// inTheWay lists the pod's claims, volumes and devices for which a plugin of volumes or
+// devices rejects a node. It is empty for other plugins.
 func (s *Snapshot) inTheWay(a *Explanation, name string, r *Rejection) []string {
 	slot, ok := s.state.Slot(name)
-	if !ok || a.pod.Volumes == nil || !s.readsClaims {
+	if !ok {
 		return nil
 	}
 	node := s.state.View().Node(slot)
+	if r.Plugin == dynamicresources.Name {
+		if lines := s.devicesLacking(a.pod, node); len(lines) > 0 || a.pod.Devices == nil {
+			return lines
+		}
+		return []string{notTogether}
+	}
+	if a.pod.Volumes == nil || !s.readsClaims {
+		return nil
+	}
 	switch r.Plugin {
 	case volumerestrictions.Name:
 		return append(s.usedElsewhere(a.pod), s.disksInUse(a.pod, slot)...)
