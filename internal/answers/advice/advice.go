@@ -285,7 +285,7 @@ func (t *trial) knobs() []knob {
 
 // knobsOfPod returns the changes of the pod alone.
 func (t *trial) knobsOfPod() []knob {
-	return inOrder(made(t.gates, t.selectors, t.tolerations, t.requests, t.skews, t.antiAffinities, t.affinities, t.ports))
+	return inOrder(made(t.gates, t.ownedSelectors, t.tolerations, t.requests, t.skews, t.antiAffinities, t.affinities, t.ports))
 }
 
 func made(by ...func() []knob) (all []knob) {

@@ -160,11 +160,12 @@ func asLabels(demands []demand) string {
 	return strings.Join(all, " ")
 }
 
-// isGiven reports whether Kubernetes sets a label to describe the node. People must not
-// change such labels.
+// isGiven reports whether Kubernetes, an autoscaler or a cloud sets a label to describe
+// the node. People must not change such labels.
 func isGiven(label string) bool {
 	prefix, _, ok := strings.Cut(label, "/")
-	return ok && (prefix == "kubernetes.io" || strings.HasSuffix(prefix, ".kubernetes.io") && !strings.HasPrefix(prefix, "node-role.") && !strings.HasPrefix(prefix, "node-restriction."))
+	return ok && (slices.Contains(ofNodePools, prefix) || prefix == "kubernetes.io" ||
+		strings.HasSuffix(prefix, ".kubernetes.io") && !strings.HasPrefix(prefix, "node-role.") && !strings.HasPrefix(prefix, "node-restriction."))
 }
 
 // demands returns the demands of each term of the node affinity together with the node

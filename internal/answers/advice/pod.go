@@ -21,24 +21,6 @@ func (t *trial) ofPod(kind Kind, size int64, edit func(*v1.Pod), format string, 
 	return Change{Kind: kind, Object: "pod " + t.Pod.Namespace + "/" + t.Pod.Name, Text: fmt.Sprintf(format, args...), Size: size, edit: edit}
 }
 
-// gates removes all scheduling gates, because each of them holds the pod back.
-func (t *trial) gates() []knob {
-	gates := t.Pod.Spec.SchedulingGates
-	if len(gates) == 0 {
-		return nil
-	}
-	var names []string
-	for i := range gates {
-		names = append(names, gates[i].Name)
-	}
-	word := "gate"
-	if len(names) > 1 {
-		word = "gates"
-	}
-	return []knob{single("", t.ofPod(Gate, int64(len(gates)), func(p *v1.Pod) { p.Spec.SchedulingGates = nil },
-		"remove the scheduling %s %s, or let its owner do so", word, strings.Join(names, ", ")))}
-}
-
 // isCondition reports whether Kubernetes sets a taint for the node's present condition. A
 // toleration would place the pod where it cannot run.
 func isCondition(taint *v1.Taint) bool {

@@ -50,7 +50,7 @@ type Around struct {
 func NewSearch(c Around, pod *v1.Pod, fits Fits) *Search {
 	t := newTrial(Cluster{State: c.State, Nodes: c.Nodes, In: c.In}, Question{Pod: pod, OfPod: true})
 	s := &Search{trial: t, fits: fits, groups: map[string]bool{}}
-	s.makers = []func() []knob{t.selectors, t.tolerations, t.requests, t.skews, t.antiAffinities, t.affinities, t.ports}
+	s.makers = []func() []knob{t.ownedSelectors, t.tolerations, t.requests, t.skews, t.antiAffinities, t.affinities, t.ports}
 	return s
 }
 

@@ -121,7 +121,7 @@ func enough(of []*Request, group map[string]bool) bool {
 	return true
 }
 
-// valuesOf returns the values of an attribute: one, or those of a list.
+// valuesOf returns the value of an attribute, or all values of a list.
 func valuesOf(a *resourcev1.DeviceAttribute) (all []string) {
 	if text := literalOf(a); text != "" {
 		return []string{text}

@@ -40,7 +40,7 @@ type Claim struct {
 	Constraint string
 }
 
-// Request is the result for a request, or for one of its alternatives.
+// Request is the result for a request or an alternative in firstAvailable.
 type Request struct {
 	// Name is as in allocation results: "gpu", or "gpu/large" for an alternative.
 	Name, Class string
@@ -50,13 +50,13 @@ type Request struct {
 	// selectors is requested.
 	Needs int64
 	All   bool
-	// Devices is the number of devices that the node can use. Losses are those that a
-	// check refuses, in the order of the checks. Free is the number of the others.
+	// Devices is the number of devices that the node can use. Losses counts the refused
+	// devices, in the order of the checks. Free is the number of the others.
 	Devices int
 	Losses  []Loss
 	Free    int
-	// Nearest is the refused device that passes the most checks, Lacks what the next one
-	// misses. Both are empty without a refused device.
+	// Nearest is the refused device that passes the most checks. Lacks is its shortage in
+	// the next check. Both are empty without a refused device.
 	Nearest, Lacks string
 
 	spec    *spec
@@ -77,7 +77,7 @@ type Loss struct {
 	by  check
 }
 
-// check is one of the checks, in their order.
+// check is a check of a device. The constants have the order of the checks.
 type check int
 
 const (
@@ -259,7 +259,7 @@ func (x *Examiner) request(on *inventory, s *spec) Request {
 	return r
 }
 
-// check returns the first check that refuses a device, and what the device lacks.
+// check returns the first check that refuses a device, and the shortage.
 func (x *Examiner) check(on *inventory, s *spec, of *resourcev1.DeviceClass, d *device) (check, string) {
 	if d.pool.problem != "" {
 		return published, d.pool.problem

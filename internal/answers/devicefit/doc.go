@@ -2,7 +2,7 @@
 //
 // It takes a node with its slices, the allocations, and claims without an allocation. It
 // returns, for each request, how many of the node's devices each check refuses, and the
-// device that passes the most checks with what it lacks. It also lists edits of a claim
+// device that passes the most checks, with its shortage. It also lists edits of a claim
 // with which that device would pass. It owns a cache of compiled CEL expressions, and
 // reads neither a clock nor the network.
 //

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/cluster/devices"
 )
 
-// inventory is what a node can use.
+// inventory is the devices that a node can use.
 type inventory struct {
 	store   *devices.Store
 	devices []device
@@ -121,7 +121,7 @@ func (p *pool) take(d *resourcev1.Device) {
 	}
 }
 
-// exhausted returns the first counter of which a device needs more than is left, or "".
+// exhausted returns the first counter that is too low for a device, or "".
 func (p *pool) exhausted(d *device) string {
 	for i := range d.spec.ConsumesCounters {
 		of := &d.spec.ConsumesCounters[i]
@@ -135,7 +135,7 @@ func (p *pool) exhausted(d *device) string {
 	return ""
 }
 
-// tooSmall returns the first capacity of which a device has less than requested, or "".
+// tooSmall returns the first capacity that is below the request, or "".
 func (on *inventory) tooSmall(s *spec, d *device) string {
 	if s.capacity == nil {
 		return ""
@@ -187,7 +187,7 @@ func together(requests []Request) string {
 	return ""
 }
 
-// share returns the largest part of what is left of any counter that a device needs.
+// share returns the largest fraction of any remaining counter that a device needs.
 func (d *device) share() (most float64) {
 	for i := range d.spec.ConsumesCounters {
 		of := &d.spec.ConsumesCounters[i]

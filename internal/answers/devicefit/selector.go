@@ -114,7 +114,7 @@ func joined(parts []part) string {
 	return strings.Join(texts, " && ")
 }
 
-// values describes what a part reads of a device.
+// values describes the fields of a device that a part reads.
 func (p *part) values(d *device) string {
 	if p.expr == nil {
 		return ""

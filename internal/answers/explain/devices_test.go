@@ -229,7 +229,8 @@ func TestDevicesLackingAgreesWithTheAllocator(t *testing.T) {
 		}
 		for _, n := range a.Nodes {
 			lines := s.DevicesLacking(a, n.Name)
-			if n.Feasible != (len(lines) == 0) && (n.Feasible || !constrained) { // constraints and counters together are not explained
+			// Constraints and counters together are not explained.
+			if n.Feasible != (len(lines) == 0) && (n.Feasible || !constrained) {
 				t.Errorf("seed %d: %s is feasible: %t, and its explanation is %q", seed, n.Name, n.Feasible, lines)
 			}
 			if n.Feasible {
