@@ -8,8 +8,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/report"
 )
 
-// logged logs each decision with the text and level of kube-scheduler. Package commit
-// logs the result of each binding.
+// logged logs each decision without a node, with the text and level of kube-scheduler.
+// verbose logs the attempt before it. Package commit logs the result of each binding.
 type logged struct {
 	loop.Committer
 	log klog.Logger
@@ -23,9 +23,6 @@ func (l logged) Start(decision plan.Decision) {
 
 func (l logged) say(decision *plan.Decision) {
 	pod := decision.Pod
-	if log := l.log.V(3); log.Enabled() && decision.Outcome != plan.Terminating {
-		log.Info("Attempting to schedule pod", "pod", pod)
-	}
 	switch decision.Outcome {
 	case plan.Terminating:
 		l.log.V(3).Info("Skip schedule deleting pod", "pod", pod)
@@ -35,7 +32,11 @@ func (l logged) say(decision *plan.Decision) {
 		l.log.V(2).Info("Unable to schedule pod; no nodes are registered to the cluster; waiting", "pod", pod)
 	case plan.Unschedulable:
 		if log := l.log.V(2); log.Enabled() {
-			log.Info("Unable to schedule pod; no fit; waiting", "pod", pod, "err", report.Message(decision))
+			text := "Unable to schedule pod; no fit; waiting"
+			if decision.Rejection.Group != "" {
+				text = "Unable to schedule pod belonging to a pod group; waiting"
+			}
+			log.Info(text, "pod", pod, "err", report.Message(decision))
 		}
 	}
 }

@@ -33,10 +33,9 @@ func TestLogged(t *testing.T) {
 		kind      ktesting.LogType
 		want      string
 	}{
-		{plan.Decision{Outcome: plan.Placed}, 3, ktesting.LogInfo, "Attempting to schedule pod"},
-		{plan.Decision{Outcome: plan.Failed, Err: errors.New("no")}, 3, ktesting.LogInfo, "Attempting to schedule pod"},
 		{plan.Decision{Outcome: plan.NoNodes}, 2, ktesting.LogInfo, "Unable to schedule pod; no nodes are registered to the cluster; waiting"},
 		{plan.Decision{Outcome: plan.Unschedulable, Rejection: &plan.Rejection{}}, 2, ktesting.LogInfo, "Unable to schedule pod; no fit; waiting"},
+		{plan.Decision{Outcome: plan.Unschedulable, Rejection: &plan.Rejection{Group: "too few"}}, 2, ktesting.LogInfo, "Unable to schedule pod belonging to a pod group; waiting"},
 		{plan.Decision{Outcome: plan.Terminating}, 3, ktesting.LogInfo, "Skip schedule deleting pod"},
 		{plan.Decision{Outcome: plan.Failed, Err: errors.New("no")}, 0, ktesting.LogError, "Error scheduling pod; retrying"},
 	} {

@@ -144,7 +144,8 @@ func (s *setup) newCommit(changes *ingest.Ingest) (*commit.Commit, error) {
 
 // observers returns the observers of the loop. kept is nil without a history.
 func (s *setup) observers(dog *watchdog, committer *commit.Commit, kept *history.History) []loop.Observer {
-	list := []loop.Observer{s.seen.clock, s.seen.metrics.Loop, dog}
+	// verbose reads the phases of a decision, which the metrics reset.
+	list := []loop.Observer{s.seen.clock, newVerbose(s.log, s.seen.metrics.Loop.Phases), s.seen.metrics.Loop, dog}
 	if s.options.audit {
 		audit := func(r *loop.Round) error { return errors.Join(r.Audit(), committer.Audit()) }
 		list = append(list, auditor{audit, s.log, s.leads.exit})

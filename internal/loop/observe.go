@@ -50,7 +50,8 @@ type Round struct {
 	Applying time.Duration
 	// Attempt is the attempt that was decided about, nil without one.
 	Attempt *plan.Attempt
-	// Popping is the time to pop the attempt, and Deciding the time to decide. Settling
+	// Popping is the time to pop the attempt, and Deciding the time to decide, also of an
+	// unfinished turn. Settling
 	// covers assuming the placements, updating the queue and handing over to commit.
 	// Witnessing covers the witnesses, and the adviser after the decision.
 	Popping, Deciding, Witnessing, Settling time.Duration
@@ -229,6 +230,13 @@ func (e *evaluating) Evaluated(feasible bool) {
 	e.began = e.began.Add(took)
 	e.evaluated = append(e.evaluated, Evaluation{feasible, took})
 	e.round.Evaluated = e.evaluated
+}
+
+// paused is called after the round of an unfinished turn.
+func (r *reporting) paused() {
+	if len(r.observers) > 0 {
+		r.round.Deciding = r.took()
+	}
 }
 
 func (r *reporting) decided(a *plan.Attempt) {

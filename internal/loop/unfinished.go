@@ -21,6 +21,7 @@ const (
 // goOnLater ends a round whose turn used up its budget, and puts the pods back into the
 // queue. Nothing was decided, so neither commit nor an observer gets a decision.
 func (l *Loop) goOnLater(now time.Time, unfinished *plan.Attempt) {
+	l.report.paused()
 	l.takeAsked(now, nil)
 	l.queue.Settle(now, unfinished)
 	l.unfinished = true

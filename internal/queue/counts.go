@@ -37,7 +37,11 @@ func (q *Queue) EachUnschedulable(yield func(profile, plugin string, pods int)) 
 // of the queue.
 func (q *Queue) TakeMoves() []Move {
 	moves := q.moves
-	q.moves = q.moves[:0]
+	if n := len(moves); n < q.taken { // the memory must not hold pods that are gone
+		clear(moves[n:q.taken])
+	}
+	q.taken = len(moves)
+	q.moves = moves[:0]
 	return moves
 }
 

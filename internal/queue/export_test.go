@@ -61,3 +61,13 @@ func RejectGroup(a *plan.Attempt, plugins ...string) {
 		a.Members[i].Outcome, a.Members[i].Rejection = plan.Unschedulable, &plan.Rejection{Plugins: plugins}
 	}
 }
+
+// StaleMoves counts the pods of earlier moves that the queue's memory still refers to.
+func (q *Queue) StaleMoves() (n int) {
+	for _, m := range q.moves[len(q.moves):cap(q.moves)] {
+		if m.Pod != nil {
+			n++
+		}
+	}
+	return n
+}

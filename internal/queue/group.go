@@ -253,7 +253,7 @@ func (q *Queue) moveHead(g *group, to place, why string) {
 // movedWith records a move of members together with their group.
 func (q *Queue) movedWith(g *group, members int, why string) {
 	if line := g.head.place.line(); line != "" && members > 0 {
-		q.moves = append(q.moves, Move{line, why, members})
+		q.moves = append(q.moves, Move{Queue: line, Event: why, Pods: members, Group: &g.key, Composite: g.of != nil})
 	}
 }
 

@@ -72,7 +72,7 @@ func (q *Queue) move(e *entry, to place, why string) {
 		q.counts[gone] = 0
 	}
 	if line := to.line(); line != "" && !goesOn {
-		q.moves = append(q.moves, Move{line, why, 1})
+		q.moves = append(q.moves, Move{Queue: line, Event: why, Pods: 1, Pod: e.pod})
 	}
 	q.enterHeap(e)
 	if to == joined {

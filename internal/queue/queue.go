@@ -94,6 +94,7 @@ type Queue struct {
 	// other pod. No list is empty.
 	leaving  map[types.UID][]*entry
 	moves    []Move
+	taken    int // length of moves at the last TakeMoves
 	missed   missed
 	now      time.Time // of the last call of Wake
 	batches  uint64    // number of calls of Wake
@@ -111,6 +112,12 @@ type Move struct {
 	Queue string // active, backoff or unschedulable
 	Event string // the cause, such as AssignedPodDelete or BackoffComplete
 	Pods  int
+	// Pod moved alone, or to the place of its gate. It is nil for a move of a group.
+	Pod *model.Pod
+	// Group moved with its members. Composite means that it is a CompositePodGroup. Group
+	// is nil for a pod.
+	Group     *model.GroupKey
+	Composite bool
 }
 
 // The causes of moves besides the events of the cluster.

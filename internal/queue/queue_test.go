@@ -377,35 +377,52 @@ func TestEventOfAPromisedPlaceReachesOnlyPodsThatWereOutranked(t *testing.T) {
 // TestMovesAreNamedAsKubeSchedulerNamesThem follows pods through all queues.
 func TestMovesAreNamedAsKubeSchedulerNamesThem(t *testing.T) {
 	q := newQueue(t)
-	expect := func(step string, want ...Move) {
+	p := pod("p", 0)
+	expect := func(step, queue, event string) {
 		t.Helper()
-		if got := q.TakeMoves(); !slices.Equal(got, want) {
+		if got, want := q.TakeMoves(), []Move{{Queue: queue, Event: event, Pods: 1, Pod: p}}; !slices.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", step, got, want)
 		}
 	}
-	q.Wake(at(0), arrived(pod("p", 0)))
-	expect("arrival", Move{"active", "UnscheduledPodAdd", 1})
+	q.Wake(at(0), arrived(p))
+	expect("arrival", "active", "UnscheduledPodAdd")
 	reject(q, at(0.1), pop(t, q, at(0), "p"), "Fit")
-	expect("rejection", Move{"unschedulable", "ScheduleAttemptFailure", 1})
+	expect("rejection", "unschedulable", "ScheduleAttemptFailure")
 	q.EachUnschedulable(func(_, plugin string, pods int) {
 		if plugin != "Fit" || pods != 1 {
 			t.Errorf("%d pods wait for %s", pods, plugin)
 		}
 	})
 	q.Wake(at(0.2), podDeleted)
-	expect("waking", Move{"backoff", "AssignedPodDelete", 1})
+	expect("waking", "backoff", "AssignedPodDelete")
 	w := pop(t, q, at(0.2), "p")
-	expect("early", Move{"active", "PopFromBackoffQ", 1})
+	expect("early", "active", "PopFromBackoffQ")
 	fail(q, at(0.3), w)
-	expect("error", Move{"backoff", "ScheduleAttemptFailure", 1})
+	expect("error", "backoff", "ScheduleAttemptFailure")
 	w = pop(t, q, at(2), "p")
-	expect("end of backoff", Move{"active", "BackoffComplete", 1})
+	expect("end of backoff", "active", "BackoffComplete")
 	reject(q, at(2), w, "Affinity")
 	q.TakeMoves()
 	if w = pop(t, q, at(400), "p"); !w.Members[0].AfterFlush {
 		t.Error("the attempt does not say that it is owed to the flush")
 	}
-	expect("flush", Move{"active", "UnschedulableTimeout", 1})
+	expect("flush", "active", "UnschedulableTimeout")
+}
+
+// TestMovesOfGonePodsAreForgotten: the memory of moves refers to no pod of an earlier
+// round.
+func TestMovesOfGonePodsAreForgotten(t *testing.T) {
+	q := newQueue(t)
+	for i := range 20 {
+		q.Wake(at(0), arrived(pod(fmt.Sprint("p", i), 0)))
+	}
+	if n := len(q.TakeMoves()); n != 20 {
+		t.Fatalf("%d moves", n)
+	}
+	q.TakeMoves() // the first result is valid until here
+	if n := q.StaleMoves(); n != 0 {
+		t.Errorf("%d pods", n)
+	}
 }
 
 // TestClockSetBack checks that no pod waits longer than the longest backoff when the

@@ -35,7 +35,7 @@ type loopMembers struct {
 	preemptions      metrics.CounterMetric
 	phases           map[string]metrics.ObserverMetric
 	events           map[string]metrics.ObserverMetric
-	moves            map[queue.Move]moveMembers
+	moves            map[moveKey]moveMembers
 	profiles         map[string]*profileMembers
 
 	pending, entities queueMembers
@@ -57,6 +57,9 @@ type loopMembers struct {
 	tallyUpdates      total
 	changes           metrics.CounterMetric
 }
+
+// moveKey is the queue and the event of moves.
+type moveKey struct{ queue, event string }
 
 // moveMembers count one kind of move.
 type moveMembers struct{ pods, entities metrics.CounterMetric }
@@ -147,7 +150,7 @@ func (l *Loop) lookUp() {
 		changes:     f.counters["berth_changes_total"],
 		phases:      map[string]metrics.ObserverMetric{},
 		events:      map[string]metrics.ObserverMetric{},
-		moves:       map[queue.Move]moveMembers{},
+		moves:       map[moveKey]moveMembers{},
 		profiles:    map[string]*profileMembers{},
 		pending:     queuesOf(f.gaugeVecs["scheduler_pending_pods"]),
 		incomplete:  f.gaugeVecs["scheduler_pending_pods"].WithLabelValues("incomplete"),
@@ -214,8 +217,8 @@ func (l *Loop) Round(r *loop.Round) {
 		l.members.apply.Observe(r.Applying.Seconds())
 		l.events(r)
 	}
-	for _, move := range r.Moves {
-		l.move(move)
+	for i := range r.Moves {
+		l.move(&r.Moves[i])
 	}
 	if r.Turn != nil {
 		for kind, units := range r.Cost {
@@ -274,17 +277,17 @@ func (l *Loop) event(label string) metrics.ObserverMetric {
 	return m
 }
 
-func (l *Loop) move(move queue.Move) {
-	pods := float64(move.Pods)
-	move.Pods = 0 // the series is by queue and event
-	m, ok := l.members.moves[move]
+func (l *Loop) move(move *queue.Move) {
+	key := moveKey{move.Queue, move.Event}
+	m, ok := l.members.moves[key]
 	if !ok {
 		m = moveMembers{
 			pods:     l.families.counterVecs["scheduler_queue_incoming_pods_total"].WithLabelValues(move.Queue, move.Event),
 			entities: l.families.counterVecs["scheduler_queue_incoming_entities_total"].WithLabelValues(move.Queue, move.Event, typePod),
 		}
-		l.members.moves[move] = m
+		l.members.moves[key] = m
 	}
+	pods := float64(move.Pods)
 	m.pods.Add(pods)
 	m.entities.Add(pods)
 }

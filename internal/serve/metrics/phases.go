@@ -34,6 +34,16 @@ func (l *Loop) Enter(phase engine.Phase) {
 	w.entered[phase], w.last = true, phase
 }
 
+// Phases returns the durations of the phases of the present decision, by extension point,
+// given the duration of the whole decision. Round resets them.
+func (l *Loop) Phases(whole time.Duration) map[string]time.Duration {
+	by, copied := map[string]time.Duration{}, l.phases
+	for phase, took := range copied.of(whole) {
+		by[pointNames[phase]] = took
+	}
+	return by
+}
+
 // of returns the phases of a decision with their durations, given the duration of the
 // whole decision, and resets the stopwatch.
 func (w *stopwatch) of(whole time.Duration) iter.Seq2[engine.Phase, time.Duration] {
