@@ -168,17 +168,20 @@ func (f *topFlags) readTop(
 		return nil, fmt.Errorf("read the cluster: %w", err)
 	}
 	bar.clear()
+	var missing live.MissingRights
 	for _, name := range found.Forbidden {
 		switch name {
 		case "pods", "nodes":
-			return nil, fmt.Errorf("read the cluster: you may not list %s in all namespaces, which the command needs; "+
-				"request the verb list on %s in a ClusterRole", name, name)
+			missing.Resources = append(missing.Resources, name)
 		case "resourceslices":
 			fmt.Fprintln(stderr, "Note: you may not list resourceslices: devices of DRA drivers are missing")
 		case "resourceclaims":
 			fmt.Fprintln(stderr, "Note: you may not list resourceclaims: devices of DRA drivers are missing")
 			found.Cluster.ResourceSlices = nil
 		}
+	}
+	if len(missing.Resources) > 0 {
+		return nil, fmt.Errorf("read the cluster: %w", &missing)
 	}
 	return found.Cluster, nil
 }

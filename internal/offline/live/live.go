@@ -10,10 +10,12 @@
 package live
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -138,45 +140,53 @@ func (r *Request) list(
 	return found, errs
 }
 
-// failure returns the first error that prevents an answer. Requests that were cancelled
-// because of another failure come last.
+// failure returns the first error that prevents an answer, or all missing rights that do.
+// Requests that were cancelled because of another failure come last.
 func failure(listed []listedKind, errs []error) error {
 	var first error
+	var missing MissingRights
 	for i, err := range errs {
 		name := listed[i].resource.Resource
 		switch {
 		case err == nil, isMissing(err) && !listed[i].essential:
 			continue
 		case apierrors.IsForbidden(err):
-			return &missingRight{listed[i].resource, listed[i].namespaced, err}
+			missing.Resources, missing.err = append(missing.Resources, name), cmp.Or(missing.err, err)
+			continue
 		}
 		if first == nil || errors.Is(first, context.Canceled) {
 			first = fmt.Errorf("list %s: %w", name, err)
 		}
 	}
+	if len(missing.Resources) > 0 {
+		return &missing
+	}
 	return first
 }
 
-// missingRight is the lack of a right without which no answer is possible.
-type missingRight struct {
-	resource   schema.GroupVersionResource
-	namespaced bool
-	err        error // of the API server
+// MissingRights are rights without which no answer is possible: to list pods in all
+// namespaces, or nodes.
+type MissingRights struct {
+	Resources []string
+	err       error // of the API server
 }
 
-// Error names the right, and two ways to go on. The API server's text would only repeat
+// Error names the rights, and two ways to go on. The API server's text would only repeat
 // the user and the resource.
-func (m *missingRight) Error() string {
-	where := ""
-	if m.namespaced {
-		where = " in all namespaces"
+func (m *MissingRights) Error() string {
+	var which []string
+	for _, resource := range m.Resources {
+		if resource == "pods" {
+			resource += " in all namespaces"
+		}
+		which = append(which, resource)
 	}
-	return fmt.Sprintf("you may not list %s%s, which the command needs: request the verb list on %s in a ClusterRole, "+
-		"or get a file from someone who may (kubectl berth snapshot) and give it with -f", m.resource.Resource, where, m.resource.Resource)
+	return fmt.Sprintf("you may not list %s, which the command needs: request the verb list on %s in a ClusterRole, "+
+		"or get a file from someone who may (kubectl berth snapshot) and give it with -f", strings.Join(which, ", nor "), strings.Join(m.Resources, " and "))
 }
 
 // Unwrap returns the API server's error.
-func (m *missingRight) Unwrap() error { return m.err }
+func (m *MissingRights) Unwrap() error { return m.err }
 
 // isMissing reports whether the user may not list a kind or the API server does not serve
 // it.

@@ -194,6 +194,15 @@ func TestReadNeedsPodsAndNodes(t *testing.T) {
 	}
 }
 
+// TestReadNamesAllMissingRights: a user without both rights sees both at once.
+func TestReadNamesAllMissingRights(t *testing.T) {
+	_, err := (&apiServer{forbids: []string{"pods", "nodes"}}).read(t, nil)
+	want := "you may not list pods in all namespaces, nor nodes, which the command needs: request the verb list on pods and nodes in a ClusterRole, or get a file"
+	if err == nil || !strings.HasPrefix(err.Error(), want) || !apierrors.IsForbidden(err) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
 // TestWanted checks that each kind of the table is listed, and has an assumption for
 // users without access to it.
 func TestWanted(t *testing.T) {
