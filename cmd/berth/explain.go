@@ -39,7 +39,10 @@ func newExplainCommand() *cobra.Command {
 		Long:    explainLong,
 		Example: explainExample,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 1 {
+			if len(args) == 0 {
+				return nil
+			}
+			if _, _, ok := oneNamed(args); !ok {
 				return wrong{fmt.Errorf("%q takes at most one pod, got %q: name every file with --snapshot, and a pod group with --pod-group", cmd.CommandPath(), args)}
 			}
 			return nil
@@ -77,20 +80,30 @@ func newExplainCommand() *cobra.Command {
 	return cmd
 }
 
-// name sets the pod that the argument names.
+// name sets the pod, or the pod group, that the arguments name. Args has checked their
+// number.
 func (e *explainFlags) name(args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
+	resource, name, _ := oneNamed(args)
 	for flag, value := range map[string]string{
 		"--pod": e.pod, "--pod-group": e.group, "--selector": e.selects, "--field-selector": e.selectsBy,
 	} {
 		if value != "" {
-			return wrong{bothGiven(fmt.Sprintf("pod %q", args[0]), flag)}
+			return wrong{bothGiven(fmt.Sprintf("pod %q", name), flag)}
 		}
 	}
-	pod, err := e.connection.qualified(args[0])
-	e.pod = pod
+	to := &e.pod
+	switch resource {
+	case "", "pod":
+	case "podgroup":
+		to = &e.group
+	default:
+		return wrong{notAPod(resource, name)}
+	}
+	qualified, err := e.connection.qualified(name)
+	*to = qualified
 	return err
 }
 

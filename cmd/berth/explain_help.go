@@ -4,10 +4,10 @@ package main
 const (
 	explainLong = `Show why each node is feasible or not for the pending pods of a cluster.
 
-The command reads the cluster of the kubeconfig with your own rights. POD is NAME, or NAMESPACE/NAME. Without POD
-all pending pods are explained. With -f it reads the cluster from files, such as those of "berth snapshot". Files
-without a Node are added to the cluster of the kubeconfig, and only their pods are explained: also those that the
-controllers of Deployments, Jobs and other workloads in the files would create.
+The command reads the cluster of the kubeconfig with your own rights. POD is NAME, pod/NAME, pod NAME or
+NAMESPACE/NAME. Without POD all pending pods are explained. With -f it reads the cluster from files, such as those of
+"berth snapshot". Files without a Node are added to the cluster of the kubeconfig, and only their pods are explained:
+also those that the controllers of Deployments, Jobs and other workloads in the files would create.
 
 Each pending pod is checked against the cluster as it is: no other pending pod is placed, and no pod is evicted. The
 table has at most ten lines for each pod: the number of nodes that each plugin rejects and why, and the result of

@@ -60,13 +60,13 @@ of one kind fit.`,
   berth top zones -f cluster.yaml -l accelerator=a100`,
 		ValidArgs: topOf,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 || !slices.Contains(topOf, args[0]) {
+			if len(args) != 1 || topKind(args[0]) == "" {
 				return wrong{fmt.Errorf("%q takes one of nodes, pools or zones, got %q", cmd.CommandPath(), args)}
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f.kind = args[0]
+			f.kind = topKind(args[0])
 			return f.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
@@ -78,6 +78,17 @@ of one kind fit.`,
 		"Label that names the pool of a node (default: the first of "+strings.Join(poolLabels, ", ")+
 			" that a node has).")
 	return cmd
+}
+
+// topKind returns the value of topOf for an argument, which kubectl's users also give in
+// the singular; empty without one.
+func topKind(arg string) string {
+	for _, kind := range topOf {
+		if arg == kind || arg == strings.TrimSuffix(kind, "s") || resourceWords[arg]+"s" == kind {
+			return kind
+		}
+	}
+	return ""
 }
 
 // topOrders are the values of --sort-by.
