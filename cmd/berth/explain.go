@@ -112,7 +112,7 @@ func (e *explainFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr 
 	defer shortRun()()
 	bar := newProgress(stderr)
 	defer bar.clear()
-	if err := e.running.check(); err != nil {
+	if err := e.checkRunning(); err != nil {
 		return wrong{err}
 	}
 	if len(e.since) > 0 {
@@ -127,9 +127,9 @@ func (e *explainFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr 
 		return e.printPlaced(stdout, e.past.answer)
 	}
 	scheduler, cluster, added, err := e.readWithFiles(ctx, stdin, bar)
-	if alone != nil && isForbidden(err) {
+	if isForbidden(err) {
 		bar.clear()
-		return e.printNarrow(stdout, stderr, alone, err)
+		return e.answerNarrow(ctx, stdout, stderr, alone, err)
 	}
 	if err != nil {
 		return err

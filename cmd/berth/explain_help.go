@@ -19,7 +19,7 @@ all reasons, -o json every node with its scores (docs/explain-json.md). jsonpath
 If Berth runs the cluster, --scheduler adds the history of the named pod: its attempts, the event that woke it each
 time, what it waits for, or why it is on its node. "leader" opens a port-forward to the replica that leads, which
 needs rights in its namespace; an address needs only the right to get the pod. If you may not list the cluster, the
-answer comes from the scheduler, or from the pod's condition, alone.
+answer comes from the scheduler alone, or from the conditions of the pods in one namespace.
 
 --since names an older snapshot. The output shows the smallest sets of differences that changed the result for a pod
 or a pod group, each of them tried. --pod-group, with --feature-gates GenericWorkload=true, explains why a group does

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -14,6 +15,23 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/answers/explain"
 )
+
+// checkRunning checks the flags about the running scheduler. The history is of one pod.
+func (e *explainFlags) checkRunning() error {
+	if e.running.at != "" && e.pod == "" {
+		return fmt.Errorf("--%s %s: shows the history of one pod: name the pod, or list what waits with kubectl berth queue", schedulerFlag, e.running.at)
+	}
+	return e.running.check()
+}
+
+// answerNarrow answers if the user may not list the cluster: about a pod that was read
+// alone, or else about the pods of a namespace.
+func (e *explainFlags) answerNarrow(ctx context.Context, stdout, stderr io.Writer, alone *v1.Pod, failed error) error {
+	if alone != nil {
+		return e.printNarrow(stdout, stderr, alone, failed)
+	}
+	return e.printNarrowNamespace(ctx, stdout, stderr, failed)
+}
 
 // askFirst reads the named pod of a live cluster and, with --scheduler, its history,
 // before anything is listed: both need rights in the pod's namespace only. It returns nil
@@ -98,6 +116,90 @@ func (e *explainFlags) printNarrow(stdout, stderr io.Writer, pod *v1.Pod, failed
 	})
 }
 
+// printNarrowNamespace answers about the pending pods of one namespace from their
+// conditions, if the user may not list the cluster. Without the right to list the
+// namespace, and for a pod group, it returns the error of the lists.
+func (e *explainFlags) printNarrowNamespace(ctx context.Context, stdout, stderr io.Writer, failed error) error {
+	if len(e.files) > 0 || e.group != "" {
+		return failed
+	}
+	namespace, name, _ := strings.Cut(e.pod, "/")
+	if e.pod == "" {
+		var err error
+		if namespace, err = e.connection.namespace(); err != nil {
+			return err
+		}
+	}
+	pods, err := e.connection.pending(ctx, namespace)
+	switch {
+	case isForbidden(err):
+		return fmt.Errorf("%w; for an answer from the conditions of the pods, request the ClusterRole view in namespace %q", failed, namespace)
+	case err != nil:
+		return failed
+	case name != "":
+		return wrong{fmt.Errorf("--pod %q: pod not found in namespace %q%s", e.pod, namespace, hint(pods, e.pod))}
+	}
+	pods = slices.DeleteFunc(pods, func(p *v1.Pod) bool { return !isPending(p) || !e.chooses(p) })
+	fmt.Fprintf(stderr, "Note: %v\n", failed)
+	fmt.Fprintf(stderr, "Note: without these rights, the answer comes from the conditions of the pods in namespace %s, and has no suggestions; "+
+		"if the cluster's scheduler is Berth, kubectl berth explain POD --%s %s shows more\n", namespace, schedulerFlag, leader)
+	all := make([]*explain.Explanation, len(pods))
+	for i, pod := range pods {
+		all[i] = &explain.Explanation{Pod: nameOf(pod), Profile: pod.Spec.SchedulerName, Message: scheduledMessage(pod), Nodes: []explain.Node{}}
+	}
+	return e.printAll(stdout, all, func(w io.Writer) { printMessages(w, all, e.output == "wide", namespace) })
+}
+
+// printMessages prints pods with their messages. Equal messages are one line, unless
+// each pod is wanted.
+func printMessages(w io.Writer, all []*explain.Explanation, each bool, namespace string) {
+	if len(all) == 0 {
+		fmt.Fprintf(w, "No pod is pending in namespace %s.\n", namespace)
+	}
+	type line struct{ scheduler, message, pod string }
+	with := map[line]int{}
+	var lines []line
+	for _, a := range all {
+		l := line{scheduler: a.Profile, message: a.Message}
+		if each {
+			l.pod = a.Pod
+		}
+		if with[l]++; with[l] == 1 {
+			lines = append(lines, l)
+		}
+	}
+	for _, l := range lines {
+		first := all[slices.IndexFunc(all, func(a *explain.Explanation) bool {
+			return a.Profile == l.scheduler && a.Message == l.message && (l.pod == "" || a.Pod == l.pod)
+		})]
+		others := ""
+		if n := with[l] - 1; n > 0 {
+			others = fmt.Sprintf(" and %s", count(n, "other pod"))
+		}
+		fmt.Fprintln(w, cutLine(fmt.Sprintf("Pod %s%s, scheduler %s: %s", first.Pod, others, l.scheduler, orNone(l.message))))
+	}
+}
+
+// pending lists the pods of a namespace that have no node.
+func (c *connection) pending(ctx context.Context, namespace string) (pods []*v1.Pod, err error) {
+	access, err := c.access()
+	if err != nil {
+		return nil, err
+	}
+	client, err := clients.NewForConfig(access)
+	if err != nil {
+		return nil, err
+	}
+	list, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName="})
+	if err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		pods = append(pods, &list.Items[i])
+	}
+	return pods, nil
+}
+
 // scheduledMessage returns why a scheduler has not placed a pod, as the pod's condition
 // has it.
 func scheduledMessage(pod *v1.Pod) string {
@@ -111,21 +213,32 @@ func scheduledMessage(pod *v1.Pod) string {
 
 // printOne prints one explanation in any format. table prints the table.
 func (e *explainFlags) printOne(stdout io.Writer, a *explain.Explanation, table func(w io.Writer)) error {
+	return e.printEach(stdout, true, []*explain.Explanation{a}, table)
+}
+
+// printAll prints explanations in any format. table prints the table.
+func (e *explainFlags) printAll(stdout io.Writer, all []*explain.Explanation, table func(w io.Writer)) error {
+	return e.printEach(stdout, false, all, table)
+}
+
+func (e *explainFlags) printEach(stdout io.Writer, single bool, all []*explain.Explanation, table func(w io.Writer)) error {
 	out := bufio.NewWriter(stdout) // keeps the first error
 	var p printer
 	switch e.output {
 	case "json":
-		p = &jsonPrinter{w: out, single: true}
+		p = &jsonPrinter{w: out, single: single}
 	case "yaml":
-		p = &yamlPrinter{w: out, single: true}
+		p = &yamlPrinter{w: out, single: single}
 	case "table", "wide":
 		table(out)
 	default:
 		p = &rowPrinter{printing: &e.printing, w: out, table: explainedPods()}
 	}
 	if p != nil {
-		if err := p.print(a); err != nil {
-			return fmt.Errorf("print: %w", err)
+		for _, a := range all {
+			if err := p.print(a); err != nil {
+				return fmt.Errorf("print: %w", err)
+			}
 		}
 		if err := p.end(); err != nil {
 			return fmt.Errorf("print: %w", err)

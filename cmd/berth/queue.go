@@ -193,7 +193,13 @@ func (f *queueFlags) fromConditions(
 		return nil, failed
 	}
 	list, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName="})
-	if err != nil {
+	switch {
+	case isForbidden(err) && namespace == "":
+		return nil, fmt.Errorf("%w; you may not list pods in all namespaces either: list the pods of a namespace that you may read with -n, "+
+			"or request the verb list on pods in a ClusterRole", failed)
+	case isForbidden(err):
+		return nil, fmt.Errorf("%w; you may not list pods in namespace %q either: request the ClusterRole view there", failed, namespace)
+	case err != nil:
 		return nil, fmt.Errorf("%w; nor can the pods be listed: %w", failed, err)
 	}
 	var pods []*v1.Pod

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -382,6 +383,11 @@ func TestNarrowUser(t *testing.T) {
 		"explain web-0 -o json":                          `"message":"0/1 nodes are available: 1 Insufficient cpu."`,
 		"explain web-0 -o jsonpath={.message}":           "0/1 nodes are available: 1 Insufficient cpu.\n",
 		"explain web-0 -o name":                          "pod/web-0\n",
+		"explain":                                        "Pod shop/web-0, scheduler default-scheduler: 0/1 nodes are available: 1 Insufficient cpu.\n",
+		"explain -o json":                                `"message":"0/1 nodes are available: 1 Insufficient cpu."`,
+		"explain -o name":                                "pod/web-0\n",
+		"explain -l app=none":                            "No pod is pending in namespace shop.\n",
+		"explain -l app=none -o json":                    "[]\n",
 		"queue --no-headers -o custom-columns=R:.reason": "0/1 nodes are available: 1 Insufficient cpu.\n",
 	} {
 		code, got := transcript(t, append(strings.Fields(args), flags...)...)
@@ -389,16 +395,42 @@ func TestNarrowUser(t *testing.T) {
 			t.Errorf("%s: exit code %d, want %q\n%s", args, code, want, got)
 		}
 	}
+	const missing = "you may not list pods in all namespaces, which the command needs"
 	for args, want := range map[string]string{
-		"explain":       "you may not list pods in all namespaces, which the command needs",
-		"explain web-1": "you may not list pods in all namespaces, which the command needs",
-		"top nodes":     "you may not list pods in all namespaces, which the command needs",
+		"explain -n none":            missing,
+		"explain --pod-group shop/g": missing,
+		"explain --pod shop/web-1":   `--pod "shop/web-1": pod not found in namespace "shop"; did you mean shop/web-0?`,
+		"queue -A":                   "you may not list pods in all namespaces either: list the pods of a namespace that you may read with -n, or request the verb list on pods in a ClusterRole",
+		"top nodes":                  missing + ": request the verb list on pods in a ClusterRole, or get a file",
 	} {
-		if args == "top nodes" {
-			flags = flags[:2]
-		}
-		if code, got := transcript(t, append(strings.Fields(args), flags...)...); code != 1 || !strings.Contains(got, want) {
+		exit := map[bool]int{true: 1, false: 2}[strings.HasPrefix(want, "you may not")]
+		if code, got := transcript(t, append(strings.Fields(args), flags[:2]...)...); code != exit || !strings.Contains(got, want) {
 			t.Errorf("%s: exit code %d, want %q\n%s", args, code, want, got)
+		}
+	}
+}
+
+// TestNarrowUserWithEqualPods answers about equal pods in one line.
+func TestNarrowUserWithEqualPods(t *testing.T) {
+	c := narrowUser(t)
+	for i := range 2999 {
+		pod := *c.listed[0].DeepCopy()
+		pod.Name = fmt.Sprint("web-", i+1)
+		c.listed = append(c.listed, pod)
+	}
+	code, got := transcript(t, "explain", "-n", "shop", "--kubeconfig", c.kubeconfig())
+	if want := "Pod shop/web-0 and 2999 other pods, scheduler default-scheduler: 0/1 nodes are available: 1 Insufficient cpu.\n"; code != 0 || before(got) != want {
+		t.Errorf("exit code %d\n%s", code, got)
+	}
+}
+
+// TestSchedulerNeedsAPod: the history is of one pod, so --scheduler alone is refused.
+func TestSchedulerNeedsAPod(t *testing.T) {
+	c := newCloud(t)
+	for _, args := range [][]string{{"explain"}, {"explain", "-l", "app=web"}, {"explain", "--pod-group", "shop/g"}} {
+		code, got := transcript(t, append(args, "--scheduler", "leader", "--kubeconfig", c.kubeconfig())...)
+		if code != 2 || !strings.Contains(got, "--scheduler leader: shows the history of one pod: name the pod, or list what waits with kubectl berth queue") || len(c.asked) > 0 {
+			t.Errorf("%q: exit code %d\n%s", args, code, got)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -87,6 +88,13 @@ func (f *snapshotFlags) run(ctx context.Context, stdout, stderr io.Writer) error
 	}
 	bar.clear()
 	objects := found.Cluster.Objects()
+	if len(objects) == 0 && slices.Contains(found.Forbidden, "pods") {
+		if request.Namespace != "" {
+			return fmt.Errorf("read the cluster: you may not list pods in namespace %q, so the snapshot would be empty: request the ClusterRole view there", request.Namespace)
+		}
+		return errors.New("read the cluster: you may not list pods in all namespaces, nor nodes, so the snapshot would be empty: " +
+			"name a namespace that you may read with -n, or request the verb list on pods and nodes in a ClusterRole")
+	}
 	if err := f.write(stdout, objects); err != nil {
 		return err
 	}

@@ -144,7 +144,7 @@ func (w *world) asksWithRightsInANamespace(local, snapshot string, at []string) 
 			w.Errorf("%s: code %d, %s", args, code, stderr)
 		}
 	}
-	for _, args := range [][]string{{"simulate"}, {"top", "nodes"}, {"drain", "x"}, {"explain"}} {
+	for _, args := range [][]string{{"simulate"}, {"top", "nodes"}, {"drain", "x"}, {"explain", "-n", "kube-system"}} {
 		if code, _, stderr := w.plugin(local, args...); code != 1 || !strings.Contains(stderr, "you may not list pods in all namespaces") {
 			w.Errorf("%s: code %d, %s", args, code, stderr)
 		}
