@@ -22,6 +22,7 @@ import (
 type mistake struct {
 	path string
 	near string // the name that was probably meant, or ""
+	hint string // the values that the field takes, or ""
 }
 
 // finder finds the places of mistakes.
@@ -41,6 +42,7 @@ func (f *finder) where(err error) string {
 	found := f.unknownFields(err)
 	found = append(found, f.unknownPlugins(err)...)
 	found = append(found, f.invalidFields(err)...)
+	found = append(found, f.wrongTypes(err)...)
 	text := lines.Parse(f.text)
 	var all []string
 	for _, m := range found {
@@ -51,6 +53,9 @@ func (f *finder) where(err error) string {
 		at := fmt.Sprintf("line %d: %s", line, m.path)
 		if m.near != "" {
 			at += fmt.Sprintf(", did you mean %s?", m.near)
+		}
+		if m.hint != "" {
+			at += ", " + m.hint
 		}
 		if !slices.Contains(all, at) && len(all) < maxMistakes {
 			all = append(all, at)
@@ -78,7 +83,7 @@ func (f *finder) unknownFields(err error) (found []mistake) {
 			parent, name = name[:i], name[i+1:]
 		}
 		near := spelling.Nearest(name, fieldNames(of, parent))
-		found = append(found, mistake{base + m[1], near})
+		found = append(found, mistake{path: base + m[1], near: near})
 	}
 	return found
 }
@@ -166,7 +171,7 @@ func (f *finder) unknownPlugins(err error) (found []mistake) {
 		for j := range set.Enabled {
 			if set.Enabled[j].Name == m[3] {
 				path := fmt.Sprintf("profiles[%d].plugins.%s.enabled[%d].name", i, point, j)
-				found = append(found, mistake{path, near})
+				found = append(found, mistake{path: path, near: near})
 			}
 		}
 	}

@@ -28,7 +28,28 @@ func TestWhere(t *testing.T) {
 		{"profiles:\n- schedulerName: b\n  pluginConfig:\n  - name: NodeResourcesFit\n    args:\n      scoringStrategy:\n        type: Most\n        resources:\n        - name: cpu\n          weight: 1000\n",
 			"line 9: profiles[0].pluginConfig[0].args.scoringStrategy.type; line 12: profiles[0].pluginConfig[0].args.scoringStrategy.resources[0].weight"},
 		{"profiles:\n- pluginConfig:\n  - name: InterPodAffinity\n    args: {hardPodAffinityWeight: 101}\n", "line 6: profiles[0].pluginConfig[0].args.hardPodAffinityWeight"},
-		{"parallelism: many\n", ""}, // the decoder's error has no path
+		{"parallelism: 3\nprofiles:\n- a: [\n", ""}, // no YAML
+		{"parallelism: many\n", "line 3: parallelism, must be an integer in the range of int32"},
+		{"clientConnection:\n  burst: 3\n  qps: x\n", "line 5: clientConnection.qps, must be a number"},
+		{"leaderElection: {leaderElect: true}\npodMaxBackoffSeconds: 1.5\n", "line 4: podMaxBackoffSeconds, must be an integer in the range of int64"},
+		{"percentageOfNodesToScore: 99999999999\n", "line 3: percentageOfNodesToScore, must be an integer in the range of int32"},
+		{"podMaxBackoffSeconds: 99999999999999999999\n", "line 3: podMaxBackoffSeconds, must be an integer in the range of int64"},
+		{"parallelism: 3\nenableProfiling: \"yes\"\n", "line 4: enableProfiling, must be true or false"},
+		{"leaderElection:\n  renewDeadline: 10s\n  leaseDuration: 5\n", "line 5: leaderElection.leaseDuration, must be a string"},
+		{"leaderElection:\n  renewDeadline: 10s\n  leaseDuration: lots\n", "line 5: leaderElection.leaseDuration, must be a duration, such as 15s"},
+		{"leaderElection: {retryPeriod: 5x}\n", "line 3: leaderElection.retryPeriod, must be a duration, such as 15s"},
+		{"profiles: x\n", "line 3: profiles, must be a list"},
+		{"profiles:\n- schedulerName: a\n- schedulerName: 3\n", "line 5: profiles[1].schedulerName, must be a string"},
+		{"extenders:\n- httpTimeout: 3s\n- httpTimeout: soon\n", "line 5: extenders[1].httpTimeout, must be a duration, such as 15s"},
+		{"profiles:\n- plugins:\n    score:\n      enabled:\n      - {name: NodeAffinity, weight: 1}\n      - {name: ImageLocality, weight: big}\n",
+			"line 8: profiles[0].plugins.score.enabled[1].weight, must be an integer in the range of int32"},
+		{"profiles:\n- plugins: {score: {enabled: [{name: NodeAffinity, weight: x}]}}\n  pluginConfig:\n  - name: NodeResourcesFit\n    args:\n      scoringStrategy:\n        resources:\n        - {name: cpu, weight: 1}\n        - {name: memory, weight: x}\n",
+			"line 4: profiles[0].plugins.score.enabled[0].weight, must be an integer in the range of int32"},
+		{"profiles:\n- pluginConfig:\n  - name: InterPodAffinity\n    args: {hardPodAffinityWeight: 3}\n  - name: NodeResourcesFit\n    args:\n      scoringStrategy:\n        resources:\n        - {name: cpu, weight: 1}\n        - {name: memory, weight: x}\n",
+			"line 12: profiles[0].pluginConfig[1].args.scoringStrategy.resources[1].weight, must be an integer in the range of int64"},
+		{"profiles:\n- pluginConfig:\n  - name: VolumeBinding\n    args: 3\n", "line 6: profiles[0].pluginConfig[0].args, must be a mapping"},
+		{"profiles:\n- pluginConfig:\n  - name: DynamicResources\n    args:\n      filterTimeout: soon\n",
+			"line 7: profiles[0].pluginConfig[0].args.filterTimeout, must be a duration, such as 15s"},
 	} {
 		_, err := Parse("f", []byte(header+test.text))
 		var own *Error
