@@ -311,8 +311,9 @@ func TestRolesHaveWhatIsRead(t *testing.T) {
 	}
 }
 
-// TestShadowOnlyReads gives the shadow the rights to read what its configuration reads,
-// with every gate, and no right to write but the reviews of who may read its metrics.
+// TestShadowOnlyReads gives the shadow the rights to list and watch what its
+// configuration reads, with every gate, and nothing else but the reviews of who may read
+// its metrics.
 func TestShadowOnlyReads(t *testing.T) {
 	objects := render(t, "{shadow: {create: true, featureGates: {GenericWorkload: true}, config: {profiles: [{schedulerName: other}]}}}")
 	name := chart.Release + "-shadow"
@@ -320,10 +321,12 @@ func TestShadowOnlyReads(t *testing.T) {
 	for _, rule := range get[rbacv1.ClusterRole](t, objects, "ClusterRole", name).Rules {
 		for _, resource := range rule.Resources {
 			review := resource == "tokenreviews" || resource == "subjectaccessreviews"
-			if want := []string{"get", "list", "watch"}; !review && !slices.Equal(rule.Verbs, want) || review && !slices.Equal(rule.Verbs, []string{"create"}) {
+			if want := []string{"list", "watch"}; !review && !slices.Equal(rule.Verbs, want) || review && !slices.Equal(rule.Verbs, []string{"create"}) {
 				t.Errorf("%s: verbs %q", resource, rule.Verbs)
 			}
-			allowed[resource+"."+rule.APIGroups[0]] = !review
+			if !review {
+				allowed[resource+"."+rule.APIGroups[0]] = true
+			}
 		}
 	}
 	gates, err := feature.With(map[string]bool{"GenericWorkload": true, "TopologyAwareWorkloadScheduling": true, "CompositePodGroup": true})
@@ -338,10 +341,13 @@ func TestShadowOnlyReads(t *testing.T) {
 	if names := read.SchedulerNames(); !slices.Equal(names, []string{"other"}) {
 		t.Errorf("profiles %q", names)
 	}
+	reads := map[string]bool{"pods.": true, "nodes.": true}
 	for _, kind := range read.Reads() {
-		if !allowed[resourceOf(kind)] {
-			t.Errorf("the role does not allow to list %s", resourceOf(kind))
-		}
+		reads[resourceOf(kind)] = true
+	}
+	if !maps.Equal(allowed, reads) {
+		t.Errorf("the role allows to list %q in vain, and not %q", sets.KeySet(allowed).Difference(sets.KeySet(reads)).UnsortedList(),
+			sets.KeySet(reads).Difference(sets.KeySet(allowed)).UnsortedList())
 	}
 	args := get[appsv1.Deployment](t, objects, "Deployment", name).Spec.Template.Spec.Containers[0].Args
 	if args[0] != "shadow" || !slices.Contains(args, "--config=/etc/berth/scheduler.yaml") || !slices.Contains(args, "--feature-gates=GenericWorkload=true") {
