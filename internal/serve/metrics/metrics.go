@@ -43,10 +43,7 @@ func New(config Config) (*Metrics, error) {
 		return nil, errors.New("build the series: Register, Enabled and Now must be given")
 	}
 	f := newFamilies()
-	for _, table := range []struct {
-		prefix string
-		rows   []series
-	}{{schedulerPrefix, schedulerSeries()}, {"", claimSeries()}, {berthPrefix, berthSeries()}} {
+	for _, table := range tables() {
 		for i := range table.rows {
 			if gate := table.rows[i].gate; gate == "" || config.Enabled(gate) {
 				f.add(table.prefix, &table.rows[i])

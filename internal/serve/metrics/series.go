@@ -30,6 +30,39 @@ const (
 	histogram
 )
 
+// Description describes a family of series.
+type Description struct {
+	// Name is the full name. Type is counter, gauge or histogram.
+	Name, Type, Help string
+	Labels           []string
+	// Gate is the feature gate that the family needs; empty if none.
+	Gate string
+}
+
+// Descriptions returns all families in the order of the tables, also those that have no
+// member yet, or whose gate is off.
+func Descriptions() (all []Description) {
+	types := [...]string{counter: "counter", gauge: "gauge", histogram: "histogram"}
+	for _, table := range tables() {
+		for i := range table.rows {
+			s := &table.rows[i]
+			all = append(all, Description{Name: table.prefix + s.name, Type: types[s.kind], Help: s.help, Labels: s.labels, Gate: s.gate})
+		}
+	}
+	return all
+}
+
+// table has the families with a common prefix.
+type table struct {
+	prefix string
+	rows   []series
+}
+
+// tables returns all families.
+func tables() []table {
+	return []table{{schedulerPrefix, schedulerSeries()}, {"", claimSeries()}, {berthPrefix, berthSeries()}}
+}
+
 // exponential returns count buckets, each the previous one times factor.
 func exponential(start, factor float64, count int) []float64 {
 	return metrics.ExponentialBuckets(start, factor, count)
