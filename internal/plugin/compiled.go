@@ -145,15 +145,9 @@ type Counting interface {
 	Rules(v state.View, to []CountRule) []CountRule
 	// Reasons returns kube-scheduler's texts for a rule's code.
 	Reasons(code reason.Code) []string
-}
-
-// Versioned is implemented by Counting that can detect that its rules are unchanged
-// although pods or nodes have changed. Cached rejections are then checked again only on
-// the changed nodes.
-type Versioned interface {
-	Counting
 	// AppendVersions appends the versions of the tallies and the terms that PreFilter
-	// found.
+	// found. They show that the rules are unchanged although pods or nodes have changed.
+	// Remembered rejections are then checked again only on the changed nodes.
 	//
 	// While these and state.Versions, apart from the journal, are equal, nodes stay in
 	// their domains and the rules reject the same domains. This holds in views without
@@ -267,10 +261,21 @@ type SetNeed interface {
 }
 
 // SetScores scores all feasible nodes together.
+//
+// Many nodes may have equal scores, so that one node can represent many. Two nodes are
+// equal if, on each axis, they are in the same domain, or are alone in their domains and
+// have the same count.
 type SetScores interface {
 	// Score writes the normalised score, 0 to MaxScore, of each slot. It returns false if
 	// it adds nothing to any node.
 	Score(v state.View, slots []int32, scores []int64) (bool, error)
+	// Axes appends the axes in a view. known is false if they cannot be determined: every
+	// node is then scored. The arrays of two turns are identical if they hold the same
+	// domains. It is called in the goroutine that decides.
+	Axes(v state.View, to []Axis) (axes []Axis, known bool)
+	// ScoreAlike is Score in which each slot represents sizes[i] equal nodes, by position
+	// i.
+	ScoreAlike(v state.View, slots []int32, sizes []int, scores []int64) (bool, error)
 }
 
 // Axis is the partition of the nodes by a topology key, with a count for each domain.
@@ -288,18 +293,4 @@ type Axis struct {
 	// nothing is counted, or if nodes of different domains always differ.
 	Layout  state.Layout
 	Counted state.Counted
-}
-
-// AlikeScores is implemented by SetScores in which many nodes have equal scores, so that
-// one node can represent many. Two nodes are equal if, on each axis, they are in the same
-// domain, or are alone in their domains and have the same count.
-type AlikeScores interface {
-	SetScores
-	// Axes appends the axes in a view. known is false if they cannot be determined. The
-	// arrays of two turns are identical if they hold the same domains. It is called in
-	// the goroutine that decides.
-	Axes(v state.View, to []Axis) (axes []Axis, known bool)
-	// ScoreAlike is Score in which each slot represents sizes[i] equal nodes, by position
-	// i.
-	ScoreAlike(v state.View, slots []int32, sizes []int, scores []int64) (bool, error)
 }

@@ -43,8 +43,6 @@
 //   - Following: the column also depends on things that nodes share.
 //   - Costly: the plugin searches, so values are computed on demand within a budget. Work
 //     that exceeds it returns ErrUnfinished, and the next turn continues it.
-//   - Versioned: the counts behind a rule have versions, so a remembered rejection can be
-//     confirmed.
 //   - VaryingFilter, VaryingScore: for some pods, such as those with extended resources
 //     backed by devices, the need depends on the state.
 //   - GroupPreEnqueue, GroupFreeing, PlacementGenerate: for pod groups.

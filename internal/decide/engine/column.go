@@ -239,7 +239,6 @@ type counting struct {
 // set is the compiled need of a SetScore plugin, which has no column.
 type set struct {
 	plugin.SetScores
-	alike plugin.AlikeScores // the same if nodes can be scored in groups, nil otherwise
 	used  uint64
 	bytes int
 }
@@ -623,7 +622,6 @@ func (e *Engine) setOf(c *cycle, i int, p plugin.SetScore) (*set, error) {
 			return nil, errPreScore(p, err)
 		}
 		have = &set{SetScores: scores, bytes: e.columns.makeRoomForCompiled(need)}
-		have.alike, _ = scores.(plugin.AlikeScores)
 		e.columns.sets.put(id, need, have)
 	}
 	have.used = e.columns.clock

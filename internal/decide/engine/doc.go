@@ -95,8 +95,8 @@
 //
 // A remembered rejection keeps a byte per slot and follows the journal. After a placed
 // pod each shape costs a look at one node: the result for other nodes depends on these
-// nodes alone, or on counts that did not change (plugin.Versioned). A change of these
-// counts costs a decision.
+// nodes alone, or on counts that did not change (plugin.Counting.AppendVersions). A
+// change of these counts costs a decision.
 //
 // Example, one event waking one pod: 5,000 nodes are full, and NodeResourcesFit rejected
 // web-0, which needs 2 CPUs. Then n7 grows from 8 to 10 CPUs. The journal lists (slot 7,

@@ -373,6 +373,7 @@ func (a away) AppendText(text []byte) []byte            { return append(text, a.
 func (a away) Compile() plugin.Counting                 { return a }
 func (away) PreFilter(state.View) (bool, string, error) { return true, "", nil }
 func (away) Reasons(reason.Code) []string               { return []string{"node(s) too near"} }
+func (away) AppendVersions(to []uint64) []uint64        { return to }
 func (a away) Rules(v state.View, to []plugin.CountRule) []plugin.CountRule {
 	domains := v.Domains(state.TopologyKey{})
 	slot, _ := v.Slot(string(a))

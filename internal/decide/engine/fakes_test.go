@@ -172,6 +172,12 @@ func (s *setRating) Score(v state.View, slots []int32, scores []int64) (bool, er
 	return s.score(v, slots, scores)
 }
 
+// Axes reports that nodes cannot be scored in groups.
+func (s *setRating) Axes(_ state.View, to []plugin.Axis) ([]plugin.Axis, bool) { return to, false }
+func (s *setRating) ScoreAlike(v state.View, slots []int32, _ []int, scores []int64) (bool, error) {
+	return s.Score(v, slots, scores)
+}
+
 type turnRating struct{ together }
 
 func (s *turnRating) Name() string { return s.name }

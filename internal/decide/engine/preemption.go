@@ -54,8 +54,8 @@ func (p *postFilterCycle) Alike() (preempt.Alike, bool) {
 		return preempt.Alike{}, false
 	}
 	now := p.engine.versionsFor(c)
-	versions, ok := c.ruleVersions([]uint64{now.Terms, now.DefaultSelectors, now.Devices})
-	return preempt.Alike{Kind: s, Versions: versions, Reads: c.reads() | model.Usage | model.PodLabels | model.Nominations}, ok
+	versions := c.ruleVersions([]uint64{now.Terms, now.DefaultSelectors, now.Devices})
+	return preempt.Alike{Kind: s, Versions: versions, Reads: c.reads() | model.Usage | model.PodLabels | model.Nominations}, true
 }
 
 // remembered identifies the remembered rejection.

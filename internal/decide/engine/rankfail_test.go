@@ -15,9 +15,6 @@ type alikeRating struct{ setRating }
 func (a *alikeRating) SetNeed(*model.Pod) plugin.SetNeed                         { return a }
 func (a *alikeRating) Compile() (plugin.SetScores, error)                        { return a, nil }
 func (a *alikeRating) Axes(_ state.View, to []plugin.Axis) ([]plugin.Axis, bool) { return to, true }
-func (a *alikeRating) ScoreAlike(v state.View, slots []int32, _ []int, scores []int64) (bool, error) {
-	return a.Score(v, slots, scores)
-}
 
 // TestRankedScoresFail has a score fail for pods that a table decides about. No node is
 // chosen, and the decision has the error.

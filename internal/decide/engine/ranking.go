@@ -237,7 +237,7 @@ func (s *sight) follows(c *cycle, following plugin.Following) {
 	}
 }
 
-// findAxes finds the axes of the cycle. It returns false if a plugin does not declare
+// findAxes finds the axes of the cycle. It returns false if a plugin cannot determine
 // them.
 func (s *sight) findAxes(e *Engine, c *cycle) bool {
 	for i, counting := range c.counting {
@@ -269,10 +269,7 @@ func (s *sight) findAxes(e *Engine, c *cycle) bool {
 		if set == nil {
 			continue
 		}
-		if set.alike == nil {
-			return false
-		}
-		axes, known := set.alike.Axes(c.view, e.scratch.axes[:0])
+		axes, known := set.Axes(c.view, e.scratch.axes[:0])
 		if e.scratch.axes = axes; !known {
 			return false
 		}
@@ -633,7 +630,7 @@ func (s *sight) scoreTogether(e *Engine, c *cycle, i int, weight int64) bool {
 		return err == nil
 	}
 	s.set = slices.Grow(s.set[:0], len(s.examples))[:len(s.examples)]
-	some, err := set.alike.ScoreAlike(c.view, s.examples, s.sizes, s.set)
+	some, err := set.ScoreAlike(c.view, s.examples, s.sizes, s.set)
 	if err != nil {
 		return false
 	}

@@ -49,9 +49,8 @@ type rejected struct {
 	//
 	//   - a shape's first, since most shapes are rejected once;
 	//   - with too many different objections;
-	//   - with rules of a CountFilter that may change unnoticed;
-	//   - with any such rules while pods are nominated, because each nominated pod would
-	//     need other rules.
+	//   - with rules of a CountFilter while pods are nominated, because each nominated
+	//     pod would need other rules.
 	//
 	// Invariant: the counts of objections are those of bySlot, or there are none.
 	objectionCounts
@@ -195,7 +194,7 @@ func (e *Engine) presentVerdicts(r *rejected, c *cycle) (verdicts []plugin.Verdi
 	if len(r.rules) == 0 && !c.counts() {
 		return r.verdicts, true
 	}
-	versions, _ := c.ruleVersions(e.scratch.versions[:0])
+	versions := c.ruleVersions(e.scratch.versions[:0])
 	if e.scratch.versions = versions; !slices.Equal(versions, r.rules) {
 		return nil, false
 	}
@@ -212,20 +211,14 @@ func (e *Engine) presentVerdicts(r *rejected, c *cycle) (verdicts []plugin.Verdi
 	return f.verdicts, true
 }
 
-// ruleVersions appends the versions that the cycle's rules about counts depend on. It
-// returns false if a filter does not report them.
-func (c *cycle) ruleVersions(to []uint64) (versions []uint64, ok bool) {
+// ruleVersions appends the versions that the cycle's rules about counts depend on.
+func (c *cycle) ruleVersions(to []uint64) []uint64 {
 	for _, i := range c.profile.counting {
-		if c.counting[i] == nil {
-			continue
+		if counting := c.counting[i]; counting != nil {
+			to = counting.AppendVersions(to)
 		}
-		versioned, ok := c.counting[i].(plugin.Versioned)
-		if !ok {
-			return to, false
-		}
-		to = versioned.AppendVersions(to)
 	}
-	return to, true
+	return to
 }
 
 // askAgain runs the filters again on the nodes that have changed. It returns false if a
@@ -347,7 +340,7 @@ func (x *rejections) toLearn(c *cycle, clock uint64) *rejected {
 // emptyColumn returns a column for the objections by slot, or nil if the rejection is not
 // to follow the journal.
 func (r *rejected) emptyColumn(c *cycle) []uint8 {
-	if _, ok := c.ruleVersions(nil); !ok || !r.again || c.counts() && r.shape.nominated {
+	if !r.again || c.counts() && r.shape.nominated {
 		return nil
 	}
 	slots := c.view.State().Slots()
@@ -369,7 +362,7 @@ func (x *rejections) learn(r *rejected, c *cycle, versions state.Versions, count
 	r.objectionCounts, r.reads, r.verdicts, r.rules = objectionCounts{}, 0, nil, nil
 	if counts.bySlot != nil {
 		r.objectionCounts, r.reads, r.verdicts = counts, c.reads(), slices.Clone(c.here.verdicts)
-		r.rules, _ = c.ruleVersions(nil)
+		r.rules = c.ruleVersions(nil)
 		for i, counting := range c.counting {
 			if counting != nil {
 				// without rules, which are valid in their turn only

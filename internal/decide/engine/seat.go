@@ -21,8 +21,8 @@ type Seat struct {
 	// usage are the filters that read the node's resource usage, with their positions.
 	usage []seatFilter
 	// counting are the filters that count pods around the node, and versions the versions
-	// of their counts. unknown means that one of them has no version.
-	counting []plugin.Versioned
+	// of their counts. unknown means that PreFilter rejects the pod while it is assumed.
+	counting []plugin.Counting
 	versions []uint64
 	unknown  bool
 	// near means that filters read more of the pods on the node than resource usage:
@@ -48,12 +48,8 @@ func (e *Engine) SeatOf(v state.View, pod *model.Pod) (*Seat, error) {
 	s := &Seat{engine: e, view: v, pod: pod, profile: c.profile}
 	for i, f := range c.profile.readers {
 		if c.profile.counts[i] != nil {
-			if c.counting[i] == nil {
-				continue
-			}
-			versioned, ok := c.counting[i].(plugin.Versioned)
-			if s.unknown = s.unknown || !ok; ok {
-				s.counting = append(s.counting, versioned)
+			if counting := c.counting[i]; counting != nil {
+				s.counting = append(s.counting, counting)
 			}
 			continue
 		}

@@ -8,7 +8,6 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
@@ -137,7 +136,7 @@ func TestVersionsOfAllCounts(t *testing.T) {
 		if _, _, err := rules.PreFilter(s.View()); err != nil {
 			t.Fatal(err)
 		}
-		return fmt.Sprint(rules.(plugin.Versioned).AppendVersions(nil))
+		return fmt.Sprint(rules.AppendVersions(nil))
 	}
 	before, made := versions(), 0
 	for _, row := range []struct {
