@@ -56,7 +56,7 @@ type PodFailures interface {
 // not finish within the budget of the turn, see ErrUnfinished.
 const Unasked int32 = -1
 
-// Costly is implemented by Verdicts and NodeScores that may have to search. Their columns
+// Costly is implemented by Verdicts that may have to search. Their columns
 // are filled lazily: only for nodes that a decision visits, in the order of slots, up to
 // the first node that fails the turn. If such a call returns Unasked, here or in package
 // reason, the turn is unfinished.
@@ -103,8 +103,8 @@ type Variant interface {
 	Variant(s *state.State) (of FilterNeed, slots []int32, ok bool)
 }
 
-// Following is implemented by Verdicts and NodeScores that also depend on objects shared
-// by many nodes, such as devices usable on all of them. A change of these objects is not
+// Following is set by NodeScores, and implemented by Verdicts, that also depend on objects
+// shared by many nodes, such as devices usable on all of them. A change of these objects is not
 // recorded in the journal of each node, since every placement would then touch all nodes.
 // Its methods are called in the goroutine that decides.
 type Following interface {
@@ -202,23 +202,35 @@ type ScoreNeed interface {
 	Compile() (NodeScores, error)
 }
 
-// NodeScores is a compiled ScoreNeed.
-type NodeScores interface {
-	// Score returns the raw score of one node, or its class if the scores are
-	// ClassScores. It does not allocate, unless it has to search.
+// NodeScores is a compiled ScoreNeed. RawScores is required. Each other field is a
+// property that only some scores have; it is nil or false for others.
+type NodeScores struct {
+	RawScores
+	// Amounts is set if scores depend on a node's state.NodeAmounts alone. The column is
+	// then filled in one call instead of one for each node.
+	Amounts AmountScores
+	// Classes is set if scores depend on facts about all nodes together.
+	Classes ClassScores
+	// Following is set if scores also depend on objects shared by many nodes.
+	Following Following
+	// Costly means that Score has to search, see Verdicts.Costly. A score may then be
+	// Unasked.
+	Costly bool
+}
+
+// RawScores returns the raw scores of a need.
+type RawScores interface {
+	// Score returns the raw score of one node, or its class if the NodeScores have
+	// Classes. It does not allocate, unless it has to search.
 	Score(node state.Node) int32
 }
 
-// AmountScores is implemented by NodeScores that may depend on a node's state.NodeAmounts
-// alone. Their columns are filled in one call instead of one for each node.
+// AmountScores are the raw scores for the amounts of nodes.
 type AmountScores interface {
-	NodeScores
-	// ScoreAmounts writes the raw score of each node. It returns false, and has written
-	// nothing, if scores depend on more.
-	ScoreAmounts(nodes []state.NodeAmounts, scores []int32) bool
+	// ScoreAmounts writes the raw score of each node.
+	ScoreAmounts(nodes []state.NodeAmounts, scores []int32)
 	// BoundAmounts returns at least the score of every node in the box on which the pod
-	// fits. It finds the best nodes without a look at most of them. It is called only if
-	// ScoreAmounts returns true.
+	// fits. It finds the best nodes without a look at most of them.
 	BoundAmounts(box *AmountBox) int32
 }
 
@@ -239,13 +251,13 @@ type AmountPoint struct {
 	Skew float64
 }
 
-// ClassScores is implemented by NodeScores that depend on facts about all nodes together.
-// If these facts change, every score may change. Score then returns the class of a node,
-// which depends on the node alone, and Classes returns the raw score of each class. A
-// change of the facts therefore costs as much as the number of classes, and only changed
+// ClassScores are the raw scores of the classes of nodes.
+//
+// If facts about all nodes change, every score may change. RawScores therefore returns
+// the class of a node, which depends on the node alone, and Classes the raw score of each
+// class. A change of the facts costs as much as the number of classes, and only changed
 // nodes are evaluated again.
 type ClassScores interface {
-	NodeScores
 	// Classes returns the raw score of each class that Score has returned so far, by
 	// class. Class 0 has the score 0. The slice is valid until the next call. It is
 	// called in the goroutine that decides.

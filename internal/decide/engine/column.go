@@ -17,9 +17,9 @@ type column[T int32 | reason.Code] struct {
 	// ask returns the plugin's value for an existing node. It depends on the aspects in
 	// reads.
 	ask func(state.Node) T
-	// dense, unless nil, may write the values of all nodes from their amounts, including
+	// dense, unless nil, writes the values of all nodes from their amounts, including
 	// slots without a node. See plugin.AmountVerdicts and plugin.AmountScores.
-	dense func(nodes []state.NodeAmounts, values []T) bool
+	dense func(nodes []state.NodeAmounts, values []T)
 	// sparse, unless nil, may return one value for all but a few nodes; see
 	// plugin.Sparse.
 	sparse func(*state.State) (slots []int32, others T, ok bool)
@@ -116,7 +116,8 @@ func (c *column[T]) fill(s *state.State) (asked int) {
 			return c.fillBut(s, slots, others)
 		}
 	}
-	if c.dense != nil && !c.costly && c.dense(s.NodeAmounts(), c.values) {
+	if c.dense != nil && !c.costly {
+		c.dense(s.NodeAmounts(), c.values)
 		return c.filledDense(s)
 	}
 	alive := s.Alive()
@@ -216,8 +217,6 @@ type scoreColumn struct {
 	// id distinguishes columns of scores. A later column of the same need has another id.
 	id     uint64
 	scores plugin.NodeScores
-	// classes is scores if its values are classes, nil otherwise.
-	classes plugin.ClassScores
 }
 
 // fewClasses is a number of classes that a column keeps even with fewer nodes.
@@ -226,7 +225,7 @@ const fewClasses = 64
 // isWorn reports whether most classes have lost their nodes. Classes are never renumbered
 // while the column lives, so that its values stay valid.
 func (c *scoreColumn) isWorn(v state.View) bool {
-	return c.classes != nil && len(c.classes.Classes(v)) > fewClasses+2*len(c.values)
+	return c.scores.Classes != nil && len(c.scores.Classes.Classes(v)) > fewClasses+2*len(c.values)
 }
 
 // counting is the compiled need of a CountFilter, which has no column.
@@ -487,8 +486,8 @@ func (e *Engine) filterColumnOf(c *cycle, i int, need model.Need, reads model.As
 		e.columns.makeRoomForLong(need, e.columns.clock)
 		column = &filterColumn{verdicts: compile()}
 		column.ask, column.reads = column.verdicts.Filter, reads
-		if dense, ok := column.verdicts.(plugin.AmountVerdicts); ok {
-			column.dense = dense.FilterAmounts
+		if dense, ok := column.verdicts.(plugin.AmountVerdicts); ok && dense.FilterAmounts(nil, nil) {
+			column.dense = func(nodes []state.NodeAmounts, codes []reason.Code) { dense.FilterAmounts(nodes, codes) }
 		}
 		if sparse, ok := column.verdicts.(plugin.Sparse); ok {
 			column.sparse = sparse.Sparse
@@ -591,12 +590,10 @@ func (e *Engine) scoreColumn(c *cycle, i int, p columnScore) (*scoreColumn, erro
 		e.columns.built++
 		column = &scoreColumn{scores: scores, id: e.columns.built}
 		column.ask, column.reads = scores.Score, p.ScoreReads()|model.Presence
-		if dense, ok := scores.(plugin.AmountScores); ok {
-			column.dense = dense.ScoreAmounts
+		if scores.Amounts != nil {
+			column.dense = scores.Amounts.ScoreAmounts
 		}
-		column.classes, _ = scores.(plugin.ClassScores)
-		column.following, _ = scores.(plugin.Following)
-		column.costly = isCostly(scores)
+		column.following, column.costly = scores.Following, scores.Costly
 		e.columns.scores.put(id, need, column)
 		e.work.Filled++
 	} else {

@@ -11,6 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/cluster/state"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/model/reason"
+	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/proof/build"
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
@@ -118,7 +119,7 @@ func TestColumnResizes(t *testing.T) {
 func TestWornColumn(t *testing.T) {
 	s, _ := digits(1, 2)
 	for classes, worn := range map[int]bool{fewClasses + 4: false, fewClasses + 5: true} {
-		c := scoreColumn{classes: classList(make([]int32, classes))}
+		c := scoreColumn{scores: plugin.NodeScores{Classes: classList(make([]int32, classes))}}
 		c.values = make([]int32, 2)
 		if c.isWorn(s.View()) != worn {
 			t.Errorf("%d classes of two nodes are worn: %t", classes, !worn)
@@ -132,7 +133,6 @@ func TestWornColumn(t *testing.T) {
 type classList []int32
 
 func (l classList) Classes(state.View) []int32 { return l }
-func (classList) Score(state.Node) int32       { return 0 }
 
 func key(i int) columnKey { return columnKey{int32(i), model.NeedOf(fmt.Sprint(i))} }
 

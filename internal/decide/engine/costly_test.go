@@ -46,8 +46,9 @@ type searchingScore struct {
 }
 
 func (s *searchingScore) ScoreNeed(*model.Pod) plugin.ScoreNeed { return s }
-func (s *searchingScore) Compile() (plugin.NodeScores, error)   { return s, nil }
-func (*searchingScore) IsCostly() bool                          { return true }
+func (s *searchingScore) Compile() (plugin.NodeScores, error) {
+	return plugin.NodeScores{RawScores: s, Costly: true}, nil
+}
 func (s *searchingScore) Score(node state.Node) int32 {
 	node.Meter().Spend(price.Devices, searchUnits)
 	s.asked = append(s.asked, node.Name())

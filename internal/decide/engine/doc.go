@@ -45,7 +45,7 @@
 //     plugin lists these nodes and all others get one value.
 //   - Variant (plugin.Variant): the need differs from another need on a few nodes, such
 //     as those that use a shared volume. The column is a corrected copy.
-//   - Classes (ClassScores): the score depends on all nodes together, such as
+//   - Classes (plugin.ClassScores): the score depends on all nodes together, such as
 //     ImageLocality's number of nodes with an image. The column holds the class of each
 //     node and every class has one score. An image pull changes one slot and a few
 //     scores.

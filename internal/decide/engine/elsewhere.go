@@ -38,7 +38,7 @@ func (e *Engine) Elsewhere(v state.View, pod *model.Pod) (aspects model.Aspect, 
 		switch {
 		case err != nil || column != nil && column.following != nil:
 			return 0, false
-		case column != nil && column.classes != nil: // classes depend on all nodes
+		case column != nil && column.scores.Classes != nil: // classes depend on all nodes
 			aspects |= s.column.ScoreReads() | model.Presence
 		}
 	}

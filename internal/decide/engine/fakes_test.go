@@ -130,7 +130,10 @@ func (r *rating) ScoreReads() model.Aspect              { return r.reads }
 func (r *rating) Normalization() model.Normalization    { return r.how }
 func (r *rating) ScoreNeed(*model.Pod) plugin.ScoreNeed { return r }
 func (r *rating) AppendText(text []byte) []byte         { return append(text, r.name...) }
-func (r *rating) Compile() (plugin.NodeScores, error)   { r.compiled++; return r, r.err }
+func (r *rating) Compile() (plugin.NodeScores, error) {
+	r.compiled++
+	return plugin.NodeScores{RawScores: r}, r.err
+}
 func (r *rating) Score(node state.Node) int32 {
 	if r.reads&model.Usage != 0 && node.PodCount() > 0 {
 		return r.raw[node.Name()] + int32(node.PodCount())

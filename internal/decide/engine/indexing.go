@@ -158,12 +158,11 @@ func (e *Engine) addAmountScore(c *cycle, i int, single columnScore, a *amountNe
 	} else if scores, err = c.profile.Profile.ScoreNeed(i, single.(plugin.NodeScore), c.pod).Compile(); err != nil {
 		return false
 	}
-	bounded, ok := scores.(plugin.AmountScores)
-	if !ok || !bounded.ScoreAmounts(nil, nil) {
+	if scores.Amounts == nil {
 		return false
 	}
-	a.of[i] = bounded
-	a.query.Scores = append(a.query.Scores, freeindex.Weighted{AmountScores: bounded, Weight: c.profile.Scores[i].Weight})
+	a.of[i] = scores.Amounts
+	a.query.Scores = append(a.query.Scores, freeindex.Weighted{AmountScores: scores.Amounts, Weight: c.profile.Scores[i].Weight})
 	return true
 }
 

@@ -119,8 +119,8 @@ func (s *turnedScore) ScoreTurn(v state.View, slots []int32, scores []int64) (bo
 		var largest int64
 		for at, slot := range slots {
 			raw := compiled.Score(v.Node(slot))
-			if classes, ok := compiled.(plugin.ClassScores); ok {
-				raw = classes.Classes(v)[raw]
+			if compiled.Classes != nil {
+				raw = compiled.Classes.Classes(v)[raw]
 			}
 			scores[at] = int64(raw)
 			largest = max(largest, scores[at])

@@ -339,7 +339,7 @@ func (s *sight) placeOf(e *Engine, c *cycle, slot int32) (of rank.Coordinates, s
 		}
 		raw := column.values[slot]
 		switch {
-		case column.classes != nil:
+		case column.scores.Classes != nil:
 			put(raw)
 		case p.scorers[i].column.Normalization() == model.AsIs:
 			sum += int64(raw) * p.Scores[i].Weight
@@ -591,8 +591,8 @@ func (s *sight) addScores(e *Engine, groups []rank.Group, c *cycle) bool {
 				return false
 			}
 		case column == nil:
-		case column.classes != nil:
-			scores := column.classes.Classes(c.view)
+		case column.scores.Classes != nil:
+			scores := column.scores.Classes.Classes(c.view)
 			s.normalize(groups, coordinate, scorer.column.Normalization(), weight, scores)
 			coordinate++
 		case scorer.column.Normalization() != model.AsIs:

@@ -160,8 +160,8 @@ func (e *Engine) addScores(c *cycle, i int, slots []int32, totals []int64) (ever
 	}
 	raw := e.values(c, column)
 	switch {
-	case how == model.AsIs && column.classes != nil:
-		addClasses(raw, column.classes.Classes(c.view), weight, slots, totals)
+	case how == model.AsIs && column.scores.Classes != nil:
+		addClasses(raw, column.scores.Classes.Classes(c.view), weight, slots, totals)
 		return 0, nil
 	case how == model.AsIs:
 		addRaw(raw, weight, slots, totals)
@@ -214,10 +214,10 @@ func (e *Engine) values(c *cycle, column *scoreColumn) []int32 {
 
 // scoresOf returns the raw scores for the values of a column, by slot.
 func (e *Engine) scoresOf(c *cycle, column *scoreColumn, values []int32) []int32 {
-	if column.classes == nil {
+	if column.scores.Classes == nil {
 		return values
 	}
-	scores := column.classes.Classes(c.view)
+	scores := column.scores.Classes.Classes(c.view)
 	raw := make([]int32, len(values))
 	for slot, class := range values {
 		raw[slot] = scores[class]

@@ -194,8 +194,10 @@ type classRating struct {
 }
 
 func (r *classRating) ScoreNeed(*model.Pod) plugin.ScoreNeed { return r }
-func (r *classRating) Compile() (plugin.NodeScores, error)   { return r, nil }
-func (r *classRating) Classes(state.View) []int32            { return r.classes }
+func (r *classRating) Compile() (plugin.NodeScores, error) {
+	return plugin.NodeScores{RawScores: r, Classes: r}, nil
+}
+func (r *classRating) Classes(state.View) []int32 { return r.classes }
 
 // TestAskedIsCounted: the calls of each plugin are counted by nodes, on every path.
 func TestAskedIsCounted(t *testing.T) {

@@ -102,7 +102,7 @@ func (w *world) query(t testing.TB) *Query {
 		if err != nil {
 			t.Fatal(err)
 		}
-		q.Scores = append(q.Scores, Weighted{scores.(plugin.AmountScores), 1 + w.r.Int64N(2)})
+		q.Scores = append(q.Scores, Weighted{scores.Amounts, 1 + w.r.Int64N(2)})
 	}
 	for g := range w.groups {
 		if w.r.IntN(4) > 0 {

@@ -17,7 +17,6 @@ import (
 
 var (
 	_ plugin.Following  = (*verdicts)(nil)
-	_ plugin.Following  = (*scores)(nil)
 	_ plugin.SharedNeed = filterNeed{}
 	_ plugin.SharedNeed = scoreNeed{}
 )
@@ -144,7 +143,10 @@ func TestFollowScores(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	scores := compiled.(*scores)
+	scores := compiled.RawScores.(*scores)
+	if compiled.Following != plugin.Following(scores) {
+		t.Fatal("the scores do not follow shared devices")
+	}
 	slot, _ := w.Slot("a")
 	if got := scores.Score(w.View().Node(slot)); got != 8 {
 		t.Errorf("with both free: %d", got)

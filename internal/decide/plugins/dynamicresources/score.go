@@ -51,7 +51,10 @@ func (n scoreNeed) AppendText(text []byte) []byte {
 	return n.appendText(append(text, 'b', byte(n.base>>8), byte(n.base)))
 }
 
-func (n scoreNeed) Compile() (plugin.NodeScores, error) { return &scores{n.compile(), n.base}, nil }
+func (n scoreNeed) Compile() (plugin.NodeScores, error) {
+	s := &scores{n.compile(), n.base}
+	return plugin.NodeScores{RawScores: s, Following: s, Costly: s.IsCostly()}, nil
+}
 
 type scores struct {
 	*finder

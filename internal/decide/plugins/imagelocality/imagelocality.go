@@ -82,7 +82,7 @@ func (names mentioned) Compile() (plugin.NodeScores, error) {
 		}
 	}
 	s.worth = make([]int64, len(s.images))
-	return s, nil
+	return plugin.NodeScores{RawScores: s, Classes: s}, nil
 }
 
 // fewImages is the number of images up to which each is looked up on the node. For a pod

@@ -37,7 +37,7 @@ func cluster(total, having int, on images) *state.State {
 func scoreOf(scores plugin.NodeScores, s *state.State, name string) int32 {
 	slot, _ := s.Slot(name)
 	class := scores.Score(s.Node(slot))
-	return scores.(plugin.ClassScores).Classes(s.View())[class]
+	return scores.Classes.Classes(s.View())[class]
 }
 
 func pod(containers ...string) *v1.Pod {

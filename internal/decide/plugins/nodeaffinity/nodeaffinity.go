@@ -201,13 +201,13 @@ func (p *preferences) AppendText(text []byte) []byte {
 // is malformed.
 func (p *preferences) Compile() (plugin.NodeScores, error) {
 	if p.err != nil {
-		return nil, p.err
+		return plugin.NodeScores{}, p.err
 	}
 	p.Prepare()
 	if p.compiled.many != nil {
-		return &manyScorer{matcherOf(p.compiled.many)}, nil
+		return plugin.NodeScores{RawScores: &manyScorer{matcherOf(p.compiled.many)}}, nil
 	}
-	return &scorer{p.compiled.terms}, nil
+	return plugin.NodeScores{RawScores: &scorer{p.compiled.terms}}, nil
 }
 
 // Prepare compiles the terms.

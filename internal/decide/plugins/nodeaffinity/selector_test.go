@@ -80,7 +80,7 @@ func agreement(t testing.TB) func(*rapid.T) {
 		}
 
 		library, wantErr := affinity.NewPreferredSchedulingTerms(preferred(object))
-		var scorer plugin.NodeScores = nothing{}
+		scorer := plugin.NodeScores{RawScores: nothing{}}
 		var err error
 		if need := p.ScoreNeed(waiting); need != nil {
 			scorer, err = need.Compile()

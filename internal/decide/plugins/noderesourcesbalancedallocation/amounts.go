@@ -8,13 +8,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-var _ plugin.AmountScores = (*scorer)(nil)
-
 // ScoreAmounts does what Score does, for cpu and memory.
-func (s *scorer) ScoreAmounts(nodes []state.NodeAmounts, scores []int32) bool {
-	if len(s.parts) != 2 || !s.parts[0].resource.IsCPU() || !s.parts[1].resource.IsMemory() {
-		return false
-	}
+func (s *scorer) ScoreAmounts(nodes []state.NodeAmounts, scores []int32) {
 	cpu, memory := s.parts[0].asked, s.parts[1].asked
 	for i := range nodes {
 		n := &nodes[i]
@@ -27,7 +22,11 @@ func (s *scorer) ScoreAmounts(nodes []state.NodeAmounts, scores []int32) bool {
 			fraction(amount.Add(n.UsedCPUMilli, cpu), n.CPUMilli), fraction(amount.Add(n.UsedMemoryBytes, memory), n.MemoryBytes))
 		scores[i] = 50 + (50+after-before)/2
 	}
-	return true
+}
+
+// isCPUAndMemory reports whether cpu and memory count for the pod, and nothing else.
+func (s *scorer) isCPUAndMemory() bool {
+	return len(s.parts) == 2 && s.parts[0].resource.IsCPU() && s.parts[1].resource.IsMemory()
 }
 
 // balance is 100 for equal fractions, minus half of their difference in percent.

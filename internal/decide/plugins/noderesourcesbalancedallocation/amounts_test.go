@@ -7,7 +7,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
@@ -38,16 +37,17 @@ func TestAmounts(t *testing.T) {
 	for range 30 {
 		scores := compile(t, p, podOf("p", amounts(50)+"cpu=1"))
 		values := make([]int32, s.Slots())
-		if !scores.(plugin.AmountScores).ScoreAmounts(s.NodeAmounts(), values) {
+		if scores.Amounts == nil {
 			t.Fatal("cpu and memory are not enough")
 		}
+		scores.Amounts.ScoreAmounts(s.NodeAmounts(), values)
 		for slot := range int32(s.Slots()) {
 			if want := scores.Score(s.Node(slot)); values[slot] != want {
 				t.Fatalf("%+v: got %d, want %d", s.NodeAmounts()[slot], values[slot], want)
 			}
 		}
 	}
-	if compile(t, newPlugin(t, gpu...), podOf("p", "cpu=1 example.com/gpu=1")).(plugin.AmountScores).ScoreAmounts(nil, nil) {
+	if compile(t, newPlugin(t, gpu...), podOf("p", "cpu=1 example.com/gpu=1")).Amounts != nil {
 		t.Error("a device is not among the amounts")
 	}
 }

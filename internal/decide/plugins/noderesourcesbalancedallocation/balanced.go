@@ -171,16 +171,12 @@ func (o occupied) compile(counter func(model.ResourceName) *allocator.Counter) (
 			s.parts = append(s.parts, p)
 		}
 	}
-	if len(counters) > 0 {
-		return &following{s, allocator.NewCounters(counters...)}, nil
+	scores := plugin.NodeScores{RawScores: s}
+	if s.isCPUAndMemory() {
+		scores.Amounts = s
 	}
-	return s, nil
+	if len(counters) > 0 { // devices may be shared by many nodes
+		scores.Following = allocator.NewCounters(counters...)
+	}
+	return scores, nil
 }
-
-// following is a scorer whose scores depend on devices shared by many nodes.
-type following struct {
-	*scorer
-	*allocator.Counters
-}
-
-var _ plugin.Following = (*following)(nil)

@@ -9,8 +9,6 @@ import (
 
 var (
 	_ plugin.AmountVerdicts = (*filter)(nil)
-	_ plugin.AmountScores   = (*leastAllocated)(nil)
-	_ plugin.AmountScores   = (*mostAllocated)(nil)
 )
 
 // FilterAmounts does what Filter does, for needs without scalars.
@@ -50,11 +48,19 @@ func cpuAndMemory(parts []part) (t two) {
 	return t
 }
 
-// ScoreAmounts does what Score does, for cpu and memory.
-func (s *leastAllocated) ScoreAmounts(nodes []state.NodeAmounts, scores []int32) bool {
-	if s.two.more {
-		return false
+// scores returns the scores of a scorer with these parts.
+func (t *two) scores(by interface {
+	plugin.RawScores
+	plugin.AmountScores
+}) plugin.NodeScores {
+	if t.more {
+		return plugin.NodeScores{RawScores: by}
 	}
+	return plugin.NodeScores{RawScores: by, Amounts: by}
+}
+
+// ScoreAmounts does what Score does, for cpu and memory.
+func (s *leastAllocated) ScoreAmounts(nodes []state.NodeAmounts, scores []int32) {
 	for i := range nodes {
 		n := &nodes[i]
 		var m weightedMean
@@ -66,14 +72,10 @@ func (s *leastAllocated) ScoreAmounts(nodes []state.NodeAmounts, scores []int32)
 		}
 		scores[i] = m.value()
 	}
-	return true
 }
 
 // ScoreAmounts does what Score does, for cpu and memory.
-func (s *mostAllocated) ScoreAmounts(nodes []state.NodeAmounts, scores []int32) bool {
-	if s.two.more {
-		return false
-	}
+func (s *mostAllocated) ScoreAmounts(nodes []state.NodeAmounts, scores []int32) {
 	for i := range nodes {
 		n := &nodes[i]
 		var m weightedMean
@@ -85,7 +87,6 @@ func (s *mostAllocated) ScoreAmounts(nodes []state.NodeAmounts, scores []int32) 
 		}
 		scores[i] = m.value()
 	}
-	return true
 }
 
 // weightedMean is the mean of some scores.

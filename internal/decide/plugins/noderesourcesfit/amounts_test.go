@@ -61,9 +61,10 @@ func TestAmounts(t *testing.T) {
 				t.Fatal(err)
 			}
 			codes, values := make([]reason.Code, s.Slots()), make([]int32, s.Slots())
-			if !verdicts.FilterAmounts(s.NodeAmounts(), codes) || !scores.(plugin.AmountScores).ScoreAmounts(s.NodeAmounts(), values) {
+			if !verdicts.FilterAmounts(s.NodeAmounts(), codes) || scores.Amounts == nil {
 				t.Fatal("cpu and memory are not enough")
 			}
+			scores.Amounts.ScoreAmounts(s.NodeAmounts(), values)
 			for slot := range int32(s.Slots()) {
 				node := s.Node(slot)
 				if code, score := verdicts.Filter(node), scores.Score(node); codes[slot] != code || values[slot] != score {
@@ -81,7 +82,7 @@ func TestMoreThanAmounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if plugintest.Verdicts(p, pod).(plugin.AmountVerdicts).FilterAmounts(nil, nil) || scores.(plugin.AmountScores).ScoreAmounts(nil, nil) {
+	if plugintest.Verdicts(p, pod).(plugin.AmountVerdicts).FilterAmounts(nil, nil) || scores.Amounts != nil {
 		t.Error("a scalar is not among the amounts")
 	}
 }

@@ -104,30 +104,24 @@ func (x scored) compile(counter func(model.ResourceName) *allocator.Counter) (pl
 			parts = append(parts, p)
 		}
 	}
-	if len(counters) > 0 {
-		return &following{x.rated(parts), allocator.NewCounters(counters...)}, nil
+	scores := x.rated(parts)
+	if len(counters) > 0 { // devices may be shared by many nodes
+		scores.Following = allocator.NewCounters(counters...)
 	}
-	return x.rated(parts), nil
+	return scores, nil
 }
 
-// rated returns the scorer for the configured strategy.
+// rated returns the scores by the configured strategy.
 func (x scored) rated(parts []part) plugin.NodeScores {
-	switch x.plugin.strategy {
+	switch two := cpuAndMemory(parts); x.plugin.strategy {
 	case configv1.MostAllocated:
-		return &mostAllocated{parts, cpuAndMemory(parts)}
+		return two.scores(&mostAllocated{parts, two})
 	case configv1.RequestedToCapacityRatio:
-		return &requestedToCapacityRatio{parts, x.plugin.ratings}
+		return plugin.NodeScores{RawScores: &requestedToCapacityRatio{parts, x.plugin.ratings}}
+	default:
+		return two.scores(&leastAllocated{parts, two})
 	}
-	return &leastAllocated{parts, cpuAndMemory(parts)}
 }
-
-// following is a scorer whose scores depend on devices shared by many nodes.
-type following struct {
-	plugin.NodeScores
-	*allocator.Counters
-}
-
-var _ plugin.Following = (*following)(nil)
 
 // part is one resource that counts for a pod.
 type part struct {

@@ -130,7 +130,7 @@ func (s *scorer) Prepare() {
 // Compile never fails.
 func (s *scorer) Compile() (plugin.NodeScores, error) {
 	s.Prepare()
-	return s, nil
+	return plugin.NodeScores{RawScores: s}, nil
 }
 
 // tolerate reports whether the tolerations tolerate a taint. It uses the index if

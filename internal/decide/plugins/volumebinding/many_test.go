@@ -52,7 +52,7 @@ func TestManyClaimsAreJudgedAsOneByOne(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		rates, each := rated.(*scores), *rated.(*scores)
+		rates, each := rated.RawScores.(*scores), *rated.RawScores.(*scores)
 		each.byClass = nil
 		for _, name := range []string{"n1", "n2"} {
 			slot, _ := w.Slot(name)

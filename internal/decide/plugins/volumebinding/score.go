@@ -18,7 +18,7 @@ type scoreNeed struct {
 func (n scoreNeed) AppendText(text []byte) []byte { return n.appendText(text) }
 
 func (n scoreNeed) Compile() (plugin.NodeScores, error) {
-	return &scores{compile(n.demands), n.ratings}, nil
+	return plugin.NodeScores{RawScores: &scores{compile(n.demands), n.ratings}}, nil
 }
 
 type scores struct {
