@@ -25,11 +25,38 @@ type FilterNeed interface {
 	Text
 	// Compile prepares the need for many nodes. It is called once for all needs with
 	// equal texts. The result must not keep the pod in memory longer than necessary.
-	Compile() Verdicts
+	Compile() *Verdicts
 }
 
-// Verdicts is a compiled FilterNeed.
-type Verdicts interface {
+// Verdicts is a compiled FilterNeed. NodeVerdicts is required. Each other field is a
+// property that only some verdicts have; it is nil or false for others.
+type Verdicts struct {
+	NodeVerdicts
+	// Failures is set if codes may have the bit reason.Failed.
+	Failures Failures
+	// Request is set if verdicts only compare free resources: a node passes if and only
+	// if it has room for one more pod and these amounts are free. Amounts of 0 or less
+	// are ignored. It must not be changed.
+	Request *model.Resources
+	// Amounts is set if verdicts depend on a node's state.NodeAmounts alone. The column
+	// is then filled in one call instead of one for each node.
+	Amounts AmountVerdicts
+	// Sparse is set if all but a few nodes may have the same verdict.
+	Sparse Sparse
+	// Variant is set if all but a few verdicts may equal those of another need.
+	Variant Variant
+	// Following is set if verdicts also depend on objects shared by many nodes.
+	Following Following
+	// Costly means that Filter has to search. The column is filled lazily: only for nodes
+	// that a decision visits, in the order of slots, up to the first node that fails the
+	// turn. If Filter returns reason.Unasked, the turn is unfinished.
+	Costly bool
+	// Pending is set if a code may be kube-scheduler's Pending, as for TurnVerdicts.
+	Pending Pending
+}
+
+// NodeVerdicts are the verdicts of a need on single nodes.
+type NodeVerdicts interface {
 	// Filter returns the verdict on one node. It does not allocate, unless it has to
 	// search, as for devices. A code with the bit reason.Failed is an error instead of a
 	// verdict. It fails the pod's turn if no earlier filter rejects the node.
@@ -38,54 +65,26 @@ type Verdicts interface {
 	Reasons(code reason.Code) []string
 }
 
-// Failures is implemented by Verdicts whose codes may have the bit reason.Failed.
+// Failures are the errors behind codes with the bit reason.Failed.
 type Failures interface {
-	// Err returns the error that a failed code stands for.
-	Err(code reason.Code) error
-}
-
-// PodFailures is implemented by Failures whose errors name objects of the pod. Pods with
-// equal needs do not share these objects.
-type PodFailures interface {
-	Failures
-	// ErrOf returns the error that a failed code stands for in the turn of a pod.
-	ErrOf(v state.View, pod *model.Pod, code reason.Code) error
+	// Err returns the error that a failed code stands for in the turn of a pod. It may
+	// name objects of the pod, which pods with equal needs do not share.
+	Err(v state.View, pod *model.Pod, code reason.Code) error
 }
 
 // Unasked is a placeholder for a score. It means that the plugin was not called, or did
 // not finish within the budget of the turn, see ErrUnfinished.
 const Unasked int32 = -1
 
-// Costly is implemented by Verdicts that may have to search. Their columns
-// are filled lazily: only for nodes that a decision visits, in the order of slots, up to
-// the first node that fails the turn. If such a call returns Unasked, here or in package
-// reason, the turn is unfinished.
-type Costly interface {
-	// IsCostly reports whether a search is needed.
-	IsCostly() bool
-}
-
-// Requests is implemented by Verdicts that only compare free resources. A node passes if
-// and only if it has room for one more pod and the requested amounts are free.
-type Requests interface {
-	Verdicts
-	// Request returns the amounts that must be free. Amounts of 0 or less are ignored.
-	// The result must not be changed.
-	Request() *model.Resources
-}
-
-// AmountVerdicts is implemented by Verdicts that may depend on a node's state.NodeAmounts
-// alone. Their columns are filled in one call instead of one for each node.
+// AmountVerdicts are the verdicts for the amounts of nodes.
 type AmountVerdicts interface {
-	Verdicts
-	// FilterAmounts writes the verdict on each node. It returns false, and has written
-	// nothing, if verdicts depend on more.
-	FilterAmounts(nodes []state.NodeAmounts, codes []reason.Code) bool
+	// FilterAmounts writes the verdict on each node.
+	FilterAmounts(nodes []state.NodeAmounts, codes []reason.Code)
 }
 
-// Sparse is implemented by Verdicts that may have the same verdict on all but a few
-// nodes. Their columns are filled without calling Filter on each node. For example, a
-// cluster may have thousands of local volumes, each usable on one node.
+// Sparse finds the few nodes that can have another verdict than all others. The column is
+// then filled without a call of Filter on each node. For example, a cluster may have
+// thousands of local volumes, each usable on one node.
 type Sparse interface {
 	// Sparse returns the slots of the nodes on which Filter must be called, and the
 	// verdict on all others. ok is false if no such verdict is available. It is called in
@@ -93,9 +92,9 @@ type Sparse interface {
 	Sparse(s *state.State) (slots []int32, others reason.Code, ok bool)
 }
 
-// Variant is implemented by Verdicts that may equal another need's verdicts on all but a
-// few nodes. Their column is a corrected copy of the other column. For example, a volume
-// that pods share differs from an unused volume only on the few nodes that use it.
+// Variant finds another need whose verdicts are equal on all but a few nodes. The column
+// is then a corrected copy of the other column. For example, a volume that pods share
+// differs from an unused volume only on the few nodes that use it.
 type Variant interface {
 	// Variant returns the other need, whose codes have the same meaning, and the slots of
 	// the nodes on which Filter must be called. ok is false if no such need exists. It is
@@ -103,10 +102,10 @@ type Variant interface {
 	Variant(s *state.State) (of FilterNeed, slots []int32, ok bool)
 }
 
-// Following is set by NodeScores, and implemented by Verdicts, that also depend on objects
-// shared by many nodes, such as devices usable on all of them. A change of these objects is not
-// recorded in the journal of each node, since every placement would then touch all nodes.
-// Its methods are called in the goroutine that decides.
+// Following finds the nodes whose verdicts or scores change with objects shared by many
+// nodes, such as devices usable on all of them. A change of these objects is not recorded
+// in the journal of each node, since every placement would then touch all nodes. Its
+// methods are called in the goroutine that decides.
 type Following interface {
 	// Filled notes that all nodes have just been evaluated.
 	Filled(s *state.State)
@@ -114,6 +113,14 @@ type Following interface {
 	// objects since the last call of Filled or Follow. It also returns the number of
 	// nodes that it evaluated itself.
 	Follow(s *state.State, to []int32) (slots []int32, asked int)
+}
+
+// Pending tells the codes apart that are kube-scheduler's Pending.
+type Pending interface {
+	// IsPending reports whether a code is kube-scheduler's Pending: the plugin waits for
+	// something outside of the cluster. The pod skips its backoff when the plugin's hint
+	// wakes it.
+	IsPending(code reason.Code) bool
 }
 
 // SharedNeed is implemented by needs of a StateFilter whose Verdicts are Following.

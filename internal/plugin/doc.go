@@ -31,7 +31,23 @@
 // read fails the tests that compare with package oracle, since the simulation hides kinds
 // that are not declared.
 //
-// # Optional capabilities
+// # Optional properties
+//
+// The compiled form of a need is a struct. The fields of Verdicts and NodeScores besides
+// the first are properties that only some needs have. They are nil or false for others:
+//
+//   - Sparse and Variant: a column for a few nodes, or for few differences from another.
+//   - Amounts, Request: the column depends on nothing but amounts, or the verdicts on
+//     nothing but free resources.
+//   - Following: the column also depends on things that nodes share.
+//   - Costly: the plugin searches, so values are computed on demand within a budget. Work
+//     that exceeds it returns ErrUnfinished, and the next turn continues it.
+//   - Failures: a verdict may be an error.
+//
+// An interface found by type assertion would be invisible in the contract, and a wrapper
+// would lose it without notice. A copy of a struct cannot lose a field.
+//
+// Plugins and needs have further interfaces, found by type assertion:
 //
 //   - PodPreFilter: the pod alone shows that the plugin restricts nothing, so its
 //     PreFilter is skipped.
@@ -39,10 +55,6 @@
 //     pod reaches the loop. A verdict then costs the node's size, not the need's. The
 //     index is kept with the pod (model.Pod.Prepared), and the hash of its text
 //     identifies the need. design/limits.md has the limits.
-//   - Sparse and Variant: a column for a few nodes, or for few differences from another.
-//   - Following: the column also depends on things that nodes share.
-//   - Costly: the plugin searches, so values are computed on demand within a budget. Work
-//     that exceeds it returns ErrUnfinished, and the next turn continues it.
 //   - VaryingFilter, VaryingScore: for some pods, such as those with extended resources
 //     backed by devices, the need depends on the state.
 //   - GroupPreEnqueue, GroupFreeing, PlacementGenerate: for pod groups.

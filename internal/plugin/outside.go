@@ -61,15 +61,12 @@ type TurnFilter interface {
 // Each code numbers a distinct status, so that many nodes share a code. Equal statuses
 // have equal codes in all views of a turn.
 type TurnVerdicts interface {
-	Verdicts
+	NodeVerdicts
 	Failures
+	Pending
 	// FilterAll writes the verdicts on the nodes in these slots, by position: Filter for
 	// all of them in one call.
 	FilterAll(slots []int32, codes []reason.Code)
-	// IsPending reports whether a code is kube-scheduler's Pending: the plugin waits for
-	// something outside of the cluster. The pod skips its backoff when the plugin's hint
-	// wakes it.
-	IsPending(code reason.Code) bool
 }
 
 // PreScore plugins run before nodes are scored.
@@ -95,7 +92,7 @@ type Refusal struct {
 	Plugin string
 	// Reasons are counted separately in the rejection's text.
 	Reasons []string
-	// Pending has the meaning of TurnVerdicts.IsPending.
+	// Pending has the meaning of Verdicts.Pending.
 	Pending bool
 }
 

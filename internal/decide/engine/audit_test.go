@@ -22,7 +22,7 @@ func (odd) Name() string                            { return "Odd" }
 func (odd) FilterReads() model.Aspect               { return model.Labels }
 func (odd) FilterNeed(*model.Pod) plugin.FilterNeed { return odd{} }
 func (odd) AppendText(text []byte) []byte           { return append(text, 'o') }
-func (odd) Compile() plugin.Verdicts                { return odd{} }
+func (odd) Compile() *plugin.Verdicts               { return &plugin.Verdicts{NodeVerdicts: odd{}} }
 func (odd) Filter(node state.Node) reason.Code      { return reason.Code(1 + node.Slot()%2) }
 func (odd) Reasons(code reason.Code) []string       { return []string{fmt.Sprintf("parity %d", code)} }
 

@@ -207,8 +207,7 @@ func (c *column[T]) set(slot int32, value T) {
 // filterColumn is a column of verdicts.
 type filterColumn struct {
 	column[reason.Code]
-	verdicts plugin.Verdicts
-	variant  plugin.Variant // verdicts if they are a plugin.Variant, nil otherwise
+	verdicts *plugin.Verdicts
 }
 
 // scoreColumn is a column of raw scores, or of classes.
@@ -473,28 +472,27 @@ func (e *Engine) filterColumn(c *cycle, i int) *filterColumn {
 	if f == nil {
 		return nil
 	}
-	return e.filterColumnOf(c, i, need, f.FilterReads()|model.Presence, func() plugin.Verdicts { return c.here.verdicts[i] })
+	return e.filterColumnOf(c, i, need, f.FilterReads()|model.Presence, func() *plugin.Verdicts { return c.here.verdicts[i] })
 }
 
 // filterColumnOf returns the up-to-date column of a filter for a need, which it compiles
 // if necessary.
-func (e *Engine) filterColumnOf(c *cycle, i int, need model.Need, reads model.Aspect, compile func() plugin.Verdicts) *filterColumn {
+func (e *Engine) filterColumnOf(c *cycle, i int, need model.Need, reads model.Aspect, compile func() *plugin.Verdicts) *filterColumn {
 	id := c.profile.ids[i]
 	column := e.columns.filters.of(id, need)
 	if column == nil {
 		e.columns.makeRoom(c.view.State().Slots(), e.columns.clock)
 		e.columns.makeRoomForLong(need, e.columns.clock)
-		column = &filterColumn{verdicts: compile()}
-		column.ask, column.reads = column.verdicts.Filter, reads
-		if dense, ok := column.verdicts.(plugin.AmountVerdicts); ok && dense.FilterAmounts(nil, nil) {
-			column.dense = func(nodes []state.NodeAmounts, codes []reason.Code) { dense.FilterAmounts(nodes, codes) }
+		verdicts := compile()
+		column = &filterColumn{verdicts: verdicts}
+		column.ask, column.reads = verdicts.NodeVerdicts.Filter, reads
+		if verdicts.Amounts != nil {
+			column.dense = verdicts.Amounts.FilterAmounts
 		}
-		if sparse, ok := column.verdicts.(plugin.Sparse); ok {
-			column.sparse = sparse.Sparse
+		if verdicts.Sparse != nil {
+			column.sparse = verdicts.Sparse.Sparse
 		}
-		column.following, _ = column.verdicts.(plugin.Following)
-		column.costly = isCostly(column.verdicts)
-		column.variant, _ = column.verdicts.(plugin.Variant)
+		column.following, column.costly = verdicts.Following, verdicts.Costly
 		e.columns.filters.put(id, need, column)
 		e.work.Filled++
 	} else {
@@ -502,9 +500,9 @@ func (e *Engine) filterColumnOf(c *cycle, i int, need model.Need, reads model.As
 	}
 	column.used = e.columns.clock
 	s := c.view.State()
-	if column.variant != nil {
+	if variant := column.verdicts.Variant; variant != nil {
 		if _, ok := column.entries(s); !ok {
-			if of, slots, ok := column.variant.Variant(s); ok {
+			if of, slots, ok := variant.Variant(s); ok {
 				like := e.filterColumnOf(c, i, plugin.NeedOf(of), reads, of.Compile)
 				e.askedFor(need, c.profile.first+int32(i), column.copyBut(s, slots, &like.column))
 				return column
@@ -517,7 +515,7 @@ func (e *Engine) filterColumnOf(c *cycle, i int, need model.Need, reads model.As
 
 // verdictsOf returns the compiled need of a filter with columns, nil where every node
 // passes.
-func (e *Engine) verdictsOf(c *cycle, i int) plugin.Verdicts {
+func (e *Engine) verdictsOf(c *cycle, i int) *plugin.Verdicts {
 	need := c.needs[i]
 	if need.IsZero() {
 		return nil
@@ -589,7 +587,7 @@ func (e *Engine) scoreColumn(c *cycle, i int, p columnScore) (*scoreColumn, erro
 		e.columns.makeRoomForLong(need, e.columns.clock)
 		e.columns.built++
 		column = &scoreColumn{scores: scores, id: e.columns.built}
-		column.ask, column.reads = scores.Score, p.ScoreReads()|model.Presence
+		column.ask, column.reads = scores.RawScores.Score, p.ScoreReads()|model.Presence
 		if scores.Amounts != nil {
 			column.dense = scores.Amounts.ScoreAmounts
 		}

@@ -16,11 +16,6 @@ import (
 // unasked is the value of a node without a result yet: reason.Unasked or plugin.Unasked.
 func unasked[T int32 | reason.Code]() T { return ^T(0) }
 
-func isCostly(compiled any) bool {
-	costly, ok := compiled.(plugin.Costly)
-	return ok && costly.IsCostly()
-}
-
 // complete computes the missing values of nodes, until stop returns true for a value. It
 // returns the number of calls of the plugin. finished is false if the turn's budget is
 // used up. The first missing value is computed before the budget is checked.

@@ -26,8 +26,9 @@ type searching struct {
 }
 
 func (f *searching) FilterNeed(*model.Pod) plugin.FilterNeed { return f }
-func (f *searching) Compile() plugin.Verdicts                { return f }
-func (*searching) IsCostly() bool                            { return true }
+func (f *searching) Compile() *plugin.Verdicts {
+	return &plugin.Verdicts{NodeVerdicts: f, Failures: f, Costly: true}
+}
 func (f *searching) Filter(node state.Node) reason.Code {
 	node.Meter().Spend(price.Devices, searchUnits)
 	if f.later[node.Name()] > 0 {

@@ -347,7 +347,7 @@ func TestFailing(t *testing.T) {
 	codes := make([]reason.Code, 2)
 	f.FilterAll(nil, codes)
 	if code := f.Filter(plugintest.Cluster([]*v1.Node{build.Node("a")}).Node(0)); !code.IsFailed() || codes[0] != code || codes[1] != code || f.IsPending(code) ||
-		!slices.Equal(f.Reasons(code), []string{"broken"}) || f.Err(code).Error() != "broken" {
-		t.Errorf("code %x, codes %x, reasons %s, error %v", code, codes, fmt.Sprint(f.Reasons(code)), f.Err(code))
+		!slices.Equal(f.Reasons(code), []string{"broken"}) || f.Err(state.View{}, nil, code).Error() != "broken" {
+		t.Errorf("code %x, codes %x, reasons %s, error %v", code, codes, fmt.Sprint(f.Reasons(code)), f.Err(state.View{}, nil, code))
 	}
 }

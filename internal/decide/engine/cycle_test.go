@@ -26,8 +26,9 @@ type fit struct {
 
 func (f *fit) FilterNeed(*model.Pod) plugin.FilterNeed { return f }
 func (f *fit) AppendText(text []byte) []byte           { return fmt.Append(text, f.name, f.pods) }
-func (f *fit) Compile() plugin.Verdicts                { return f }
-func (f *fit) Request() *model.Resources               { return &model.Resources{} }
+func (f *fit) Compile() *plugin.Verdicts {
+	return &plugin.Verdicts{NodeVerdicts: f, Failures: f, Request: &model.Resources{}}
+}
 func (f *fit) Filter(node state.Node) reason.Code {
 	if node.PodCount() > f.pods {
 		return 1

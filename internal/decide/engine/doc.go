@@ -51,8 +51,8 @@
 //     scores.
 //   - Amounts (plugin.AmountVerdicts, plugin.AmountScores): the plugin reads nothing but
 //     amounts. One call fills the column from an array.
-//   - Costly (plugin.Costly): the plugin searches. Values are computed only for the nodes
-//     that a decision looks at, up to the first node that fails the turn.
+//   - Costly: the plugin searches. Values are computed only for the nodes that a decision
+//     looks at, up to the first node that fails the turn.
 //   - Following (plugin.Following): the value also depends on things that nodes share,
 //     such as a network-attached device pool. The plugin lists the slots to refresh.
 //

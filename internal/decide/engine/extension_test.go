@@ -59,7 +59,7 @@ type onlyNode struct {
 }
 
 func (n *onlyNode) AppendText(text []byte) []byte { return append(text, n.name...) }
-func (n *onlyNode) Compile() plugin.Verdicts      { return n }
+func (n *onlyNode) Compile() *plugin.Verdicts     { return &plugin.Verdicts{NodeVerdicts: n, Failures: n} }
 
 func (n *onlyNode) Filter(node state.Node) reason.Code {
 	n.claims.asked++
@@ -73,7 +73,7 @@ func (n *onlyNode) Filter(node state.Node) reason.Code {
 }
 
 func (*onlyNode) Reasons(reason.Code) []string { return []string{"node(s) without the claim"} }
-func (*onlyNode) Err(code reason.Code) error {
+func (*onlyNode) Err(_ state.View, _ *model.Pod, code reason.Code) error {
 	if code == reason.Failed|7 {
 		return errors.New("no answer")
 	}
@@ -353,9 +353,11 @@ func (failing) Name() string                              { return "Failing" }
 func (failing) FilterReads() model.Aspect                 { return 0 }
 func (f failing) FilterNeed(*model.Pod) plugin.FilterNeed { return f }
 func (f failing) AppendText(text []byte) []byte           { return append(text, f...) }
-func (f failing) Compile() plugin.Verdicts                { return f }
+func (f failing) Compile() *plugin.Verdicts               { return &plugin.Verdicts{NodeVerdicts: f, Failures: f} }
 func (failing) Reasons(reason.Code) []string              { panic("asked for the reasons of a failure") }
-func (failing) Err(reason.Code) error                     { return errors.New("no answer") }
+func (failing) Err(state.View, *model.Pod, reason.Code) error {
+	return errors.New("no answer")
+}
 func (f failing) Filter(node state.Node) (code reason.Code) {
 	if node.Name() == string(f) {
 		code = reason.Failed | 1

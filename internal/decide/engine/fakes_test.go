@@ -31,11 +31,11 @@ func (r *rule) Name() string                            { return r.name }
 func (r *rule) FilterReads() model.Aspect               { return r.reads }
 func (r *rule) FilterNeed(*model.Pod) plugin.FilterNeed { return r }
 func (r *rule) AppendText(text []byte) []byte           { return append(text, cmp.Or(r.text, r.name)...) }
-func (r *rule) Compile() plugin.Verdicts                { return r }
+func (r *rule) Compile() *plugin.Verdicts               { return failable(r) }
 func (r *rule) Reasons(code reason.Code) []string {
 	return []string{fmt.Sprint(r.name, code&^reason.Unresolvable)}
 }
-func (r *rule) Err(code reason.Code) error {
+func (r *rule) Err(_ state.View, _ *model.Pod, code reason.Code) error {
 	return fmt.Errorf("%s fails %d", r.name, code&^reason.Failed)
 }
 func (r *rule) Filter(node state.Node) reason.Code {
@@ -44,6 +44,14 @@ func (r *rule) Filter(node state.Node) reason.Code {
 		return reason.None
 	}
 	return r.codes[node.Name()]
+}
+
+// failable returns verdicts that may fail.
+func failable(of interface {
+	plugin.NodeVerdicts
+	plugin.Failures
+}) *plugin.Verdicts {
+	return &plugin.Verdicts{NodeVerdicts: of, Failures: of}
 }
 
 // turnRule is an out-of-tree rule, called anew in each turn. Its code 9 means Pending.

@@ -15,14 +15,23 @@ type filters struct {
 	view state.View
 	// verdicts is indexed by filter of the profile; nil where every node passes. counts
 	// is indexed alike and holds the verdicts of CountFilters.
-	verdicts []plugin.Verdicts
+	verdicts []*plugin.Verdicts
 	counts   []countVerdicts
+	// turn is memory for the verdicts of TurnFilters in a dry run, indexed alike.
+	turn []plugin.Verdicts
 }
 
 // countVerdicts applies a CountFilter's rules.
 type countVerdicts struct {
 	plugin.Counting
 	rules []plugin.CountRule
+	own   plugin.Verdicts
+}
+
+// with returns the verdicts of these rules.
+func (c *countVerdicts) with(counting plugin.Counting, rules []plugin.CountRule) *plugin.Verdicts {
+	c.Counting, c.rules, c.own.NodeVerdicts = counting, rules, c
+	return &c.own
 }
 
 // Filter returns the verdict of the first rule that rejects the node.
@@ -39,18 +48,17 @@ func (c *countVerdicts) Filter(node state.Node) reason.Code {
 // are no longer needed. A dry run has the cycle's own verdicts, because only the verdicts
 // that returned a code can explain it. Only the rules about counts differ.
 func (e *Engine) filtersIn(c *cycle, v state.View, reuse filters) filters {
-	f := filters{view: v, verdicts: reuse.verdicts[:0], counts: reuse.counts}
+	f := filters{view: v, verdicts: reuse.verdicts[:0], counts: reuse.counts, turn: reuse.turn}
 	if len(f.counts) < len(c.counting) {
 		f.counts = make([]countVerdicts, len(c.counting))
 	}
 	for i := range c.counting {
-		var verdicts plugin.Verdicts
+		var verdicts *plugin.Verdicts
 		if counting := c.counting[i]; counting != nil {
 			own := &f.counts[i]
-			own.Counting, own.rules = counting, counting.Rules(v, own.rules[:0])
-			verdicts = own
+			verdicts = own.with(counting, counting.Rules(v, own.rules[:0]))
 		} else if c.profile.turn[i] != nil {
-			verdicts = e.turnVerdictsIn(c, i, v)
+			verdicts = e.turnVerdictsIn(c, i, &f)
 		} else if i < len(c.here.verdicts) {
 			verdicts = c.here.verdicts[i]
 		} else if c.profile.counts[i] == nil {
@@ -102,13 +110,9 @@ func (c *cycle) failure(f *filters, o objection) error {
 	if o.code == reason.Unasked {
 		return &plan.PluginError{Point: plan.FilterPoint, Plugin: c.profile.nameOf(o.filter), Err: plugin.ErrUnfinished}
 	}
-	verdicts := f.verdicts[o.filter]
 	err := fmt.Errorf("verdict %d", o.code)
-	switch failures := verdicts.(type) {
-	case plugin.PodFailures:
-		err = failures.ErrOf(c.view, c.pod, o.code)
-	case plugin.Failures:
-		err = failures.Err(o.code)
+	if failures := f.verdicts[o.filter].Failures; failures != nil {
+		err = failures.Err(c.view, c.pod, o.code)
 	}
 	return &plan.PluginError{Point: plan.FilterPoint, Plugin: c.profile.nameOf(o.filter), Err: err}
 }

@@ -110,13 +110,12 @@ func (e *Engine) amountNeedsOf(c *cycle, a *amountNeeds) (ok bool) {
 	if a.filter < 0 || c.pod.Asks.CPUMilli != c.pod.Occupies.CPUMilli || c.pod.Asks.MemoryBytes != c.pod.Occupies.MemoryBytes {
 		return false
 	}
-	requests, ok := c.here.verdicts[a.filter].(plugin.Requests)
-	dense, both := c.here.verdicts[a.filter].(plugin.AmountVerdicts)
-	if !ok || !both {
+	verdicts := c.here.verdicts[a.filter]
+	asks := verdicts.Request
+	if asks == nil {
 		return false
 	}
-	a.scalars = !dense.FilterAmounts(nil, nil)
-	asks := requests.Request()
+	a.scalars = verdicts.Amounts == nil
 	a.query.Demand = freeindex.Demand{CPUMilli: asks.CPUMilli, MemoryBytes: asks.MemoryBytes, EphemeralBytes: asks.EphemeralBytes}
 	for i := range c.profile.Scores {
 		single := c.profile.scorers[i].column

@@ -26,7 +26,7 @@ type byPods struct {
 }
 
 func (f *byPods) FilterNeed(*model.Pod) plugin.FilterNeed { return f }
-func (f *byPods) Compile() plugin.Verdicts                { return f }
+func (f *byPods) Compile() *plugin.Verdicts               { return failable(f) }
 func (f *byPods) Filter(node state.Node) reason.Code {
 	return f.code[min(node.PodCount(), len(f.code)-1)]
 }
@@ -160,7 +160,7 @@ func TestNominatedItself(t *testing.T) {
 type onB struct{ byPods }
 
 func (f *onB) FilterNeed(*model.Pod) plugin.FilterNeed { return f }
-func (f *onB) Compile() plugin.Verdicts                { return f }
+func (f *onB) Compile() *plugin.Verdicts               { return failable(f) }
 func (f *onB) Filter(node state.Node) reason.Code {
 	if node.Name() != "b" {
 		return reason.None

@@ -63,7 +63,9 @@ type failsWithPods struct{ failing }
 
 func (f failsWithPods) FilterNeed(*model.Pod) plugin.FilterNeed { return f }
 func (failsWithPods) FilterReads() model.Aspect                 { return model.Usage }
-func (f failsWithPods) Compile() plugin.Verdicts                { return f }
+func (f failsWithPods) Compile() *plugin.Verdicts {
+	return &plugin.Verdicts{NodeVerdicts: f, Failures: f}
+}
 func (f failsWithPods) Filter(node state.Node) reason.Code {
 	if node.PodCount() == 0 {
 		return reason.None

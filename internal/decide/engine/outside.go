@@ -24,6 +24,7 @@ import (
 // called once for each node.
 type turnVerdicts struct {
 	plugin.TurnVerdicts
+	own plugin.Verdicts
 	// codes and known are indexed by slot. A verdict is present if known has the number
 	// of the turn.
 	codes []reason.Code
@@ -37,6 +38,7 @@ type turnVerdicts struct {
 // begin resets t to another turn's verdicts. The turn has this number.
 func (t *turnVerdicts) begin(of plugin.TurnVerdicts, slots int, turn uint64) {
 	t.TurnVerdicts, t.turn = of, turn
+	t.own = plugin.Verdicts{NodeVerdicts: t, Failures: of, Pending: of}
 	if len(t.codes) < slots {
 		t.codes, t.known = make([]reason.Code, slots), make([]uint64, slots)
 	}
@@ -84,7 +86,7 @@ func (failing) Filter(state.Node) reason.Code { return reason.Failed }
 func (f failing) Reasons(reason.Code) []string { return []string{f.err.Error()} }
 
 // Err returns the error.
-func (f failing) Err(reason.Code) error { return f.err }
+func (f failing) Err(state.View, *model.Pod, reason.Code) error { return f.err }
 
 // IsPending is false for an error.
 func (failing) IsPending(reason.Code) bool { return false }
@@ -96,18 +98,22 @@ func (failing) FilterAll(_ []int32, codes []reason.Code) {
 	}
 }
 
-// turnVerdictsIn returns the verdicts of a TurnFilter in a view, or nil if every node
-// passes.
-func (e *Engine) turnVerdictsIn(c *cycle, i int, v state.View) plugin.Verdicts {
-	of, err := c.profile.turn[i].FilterTurn(v)
+// turnVerdictsIn returns the verdicts of a TurnFilter in the view of f, or nil if every
+// node passes.
+func (e *Engine) turnVerdictsIn(c *cycle, i int, f *filters) *plugin.Verdicts {
+	of, err := c.profile.turn[i].FilterTurn(f.view)
 	switch {
 	case err != nil:
 		of = failing{err}
 	case of == nil:
 		return nil
 	}
-	if v != c.view { // a dry run
-		return of
+	if f.view != c.view { // a dry run
+		if len(f.turn) < len(c.counting) {
+			f.turn = make([]plugin.Verdicts, len(c.counting))
+		}
+		f.turn[i] = plugin.Verdicts{NodeVerdicts: of, Failures: of, Pending: of}
+		return &f.turn[i]
 	}
 	own := e.scratch.turn[c.profile.ids[i]]
 	if own == nil {
@@ -117,15 +123,24 @@ func (e *Engine) turnVerdictsIn(c *cycle, i int, v state.View) plugin.Verdicts {
 		}
 		e.scratch.turn[c.profile.ids[i]] = own
 	}
-	own.begin(of, v.State().Slots(), e.columns.clock)
-	return own
+	own.begin(of, f.view.State().Slots(), e.columns.clock)
+	return &own.own
+}
+
+// turnVerdicts returns the verdicts of a TurnFilter in the view of the cycle, or nil if
+// every node passes.
+func (e *Engine) turnVerdicts(c *cycle, i int) *turnVerdicts {
+	if c.here.verdicts[i] == nil {
+		return nil
+	}
+	return e.scratch.turn[c.profile.ids[i]]
 }
 
 // filterByTurn keeps the given nodes that no TurnFilter rejects, in place.
 func (e *Engine) filterByTurn(c *cycle, slots []int32) ([]int32, error) {
 	for _, i := range c.profile.turnFilters {
-		own, ok := c.here.verdicts[i].(*turnVerdicts)
-		if !ok || len(slots) == 0 {
+		own := e.turnVerdicts(c, i)
+		if own == nil || len(slots) == 0 {
 			continue
 		}
 		e.asked(c.profile.first+int32(i), own.ask(slots))
@@ -179,9 +194,8 @@ func (c *cycle) asksOutside() bool {
 }
 
 // isPending reports whether a verdict is kube-scheduler's Pending.
-func isPending(of plugin.Verdicts, code reason.Code) bool {
-	turn, ok := of.(plugin.TurnVerdicts)
-	return ok && turn.IsPending(code)
+func isPending(of *plugin.Verdicts, code reason.Code) bool {
+	return of.Pending != nil && of.Pending.IsPending(code)
 }
 
 // extended holds the extenders' verdicts on the nodes that passed all filters. It stands
@@ -200,6 +214,7 @@ type extended struct {
 	absent []string
 	// bare means that nodes are scored without their pods and images.
 	bare bool
+	own  plugin.Verdicts
 }
 
 // Filter returns the verdict on one node.
@@ -261,7 +276,8 @@ func (e *Engine) filterByExtenders(c *cycle, slots []int32) ([]int32, error) {
 	if said != nil {
 		c.extended = said
 		c.usage.known = false // dry runs exclude extenders
-		c.here.verdicts = append(c.here.verdicts, said)
+		said.own.NodeVerdicts = said
+		c.here.verdicts = append(c.here.verdicts, &said.own)
 	}
 	return slots, nil
 }

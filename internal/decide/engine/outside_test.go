@@ -48,7 +48,7 @@ func (o *turn) Unreserve(p *plan.Placement) { o.unreserved = append(o.unreserved
 type turnedFilter struct {
 	plugin.NodeFilter
 	*turn
-	verdicts plugin.Verdicts // of the turn with the number in of
+	verdicts *plugin.Verdicts // of the turn with the number in of
 	of       int
 }
 
@@ -72,7 +72,7 @@ func (f *turnedFilter) FilterTurn(v state.View) (plugin.TurnVerdicts, error) {
 }
 
 type turnedVerdicts struct {
-	plugin.Verdicts
+	*plugin.Verdicts
 	view state.View
 }
 
@@ -84,7 +84,9 @@ func (f turnedVerdicts) FilterAll(slots []int32, codes []reason.Code) {
 
 func (f turnedVerdicts) IsPending(reason.Code) bool { return false }
 
-func (f turnedVerdicts) Err(code reason.Code) error { return f.Verdicts.(plugin.Failures).Err(code) }
+func (f turnedVerdicts) Err(v state.View, pod *model.Pod, code reason.Code) error {
+	return f.Failures.Err(v, pod, code)
+}
 
 // turnedScore is a built-in Score plugin in the role of an out-of-tree plugin.
 type turnedScore struct {

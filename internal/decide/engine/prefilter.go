@@ -113,7 +113,7 @@ func (r *preFilterRejection) rejection() *plan.Rejection {
 func (e *Engine) prepare(c *cycle) {
 	c.here = e.filtersIn(c, c.view, e.scratch.here)
 	if c.extended != nil {
-		c.here.verdicts = append(c.here.verdicts, c.extended)
+		c.here.verdicts = append(c.here.verdicts, &c.extended.own)
 	}
 	e.scratch.here = c.here
 }

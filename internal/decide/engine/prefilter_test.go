@@ -173,7 +173,7 @@ type compiles struct {
 }
 
 func (c *compiles) FilterNeed(*model.Pod) plugin.FilterNeed { return c }
-func (c *compiles) Compile() plugin.Verdicts                { *c.times++; return c }
+func (c *compiles) Compile() *plugin.Verdicts               { *c.times++; return failable(c) }
 
 // TestPreFilterErrors: between a built-in plugin's error and an out-of-tree rejection,
 // the earlier plugin counts.
@@ -243,7 +243,7 @@ type slow struct {
 }
 
 func (f *slow) FilterNeed(*model.Pod) plugin.FilterNeed { return f }
-func (f *slow) Compile() plugin.Verdicts                { return f }
+func (f *slow) Compile() *plugin.Verdicts               { return failable(f) }
 func (f *slow) Filter(node state.Node) reason.Code {
 	if !f.tried[node.Name()] {
 		f.tried[node.Name()] = true

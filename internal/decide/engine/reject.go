@@ -56,7 +56,7 @@ func (e *Engine) objectionColumn(c *cycle) []uint8 {
 
 // rejectionFor builds the text of the objections to all nodes. verdicts returned the
 // codes.
-func (c *cycle) rejectionFor(verdicts []plugin.Verdicts, counts *objectionCounts) *plan.Rejection {
+func (c *cycle) rejectionFor(verdicts []*plugin.Verdicts, counts *objectionCounts) *plan.Rejection {
 	r := &plan.Rejection{Plugins: slices.Clone(c.narrowed.by)}
 	byReason := map[string]int{}
 	for _, o := range counts.list {
@@ -222,7 +222,7 @@ func (e *Engine) countObjections(c *cycle, counts *objectionCounts) {
 		case c.counting[i] != nil:
 			slots = counts.addRules(i, slots, c.here.counts[i].rules)
 		case c.profile.turn[i] != nil:
-			if own, ok := c.here.verdicts[i].(*turnVerdicts); ok {
+			if own := e.turnVerdicts(c, i); own != nil {
 				e.asked(c.profile.first+int32(i), own.ask(slots))
 				slots = counts.addColumn(i, slots, own.codes)
 			}

@@ -60,7 +60,7 @@ func TestRejectionWithOtherObjections(t *testing.T) {
 type byLabel struct{ rule }
 
 func (f *byLabel) FilterNeed(*model.Pod) plugin.FilterNeed { return f }
-func (f *byLabel) Compile() plugin.Verdicts                { return f }
+func (f *byLabel) Compile() *plugin.Verdicts               { return failable(f) }
 func (f *byLabel) Filter(node state.Node) (code reason.Code) {
 	_, _ = fmt.Sscan(node.Object().Labels["v"], &code)
 	return code

@@ -58,7 +58,7 @@ type rejected struct {
 	reads model.Aspect
 	// verdicts returned the codes, by filter. They are kept with the codes, because only
 	// they can explain a code.
-	verdicts []plugin.Verdicts
+	verdicts []*plugin.Verdicts
 	// rules are the versions that the rules about counts depend on. While they stay the
 	// same, a placed pod changes only the objection to its own node.
 	rules []uint64
@@ -189,7 +189,7 @@ func (e *Engine) follow(r *rejected, c *cycle, now state.Versions) bool {
 
 // presentVerdicts returns the verdicts of a remembered rejection, with this turn's rules
 // about counts. It returns false if these may reject other nodes than before.
-func (e *Engine) presentVerdicts(r *rejected, c *cycle) (verdicts []plugin.Verdicts, ok bool) {
+func (e *Engine) presentVerdicts(r *rejected, c *cycle) (verdicts []*plugin.Verdicts, ok bool) {
 	// a rule may appear, as with the first node of a topology key
 	if len(r.rules) == 0 && !c.counts() {
 		return r.verdicts, true
@@ -204,8 +204,7 @@ func (e *Engine) presentVerdicts(r *rejected, c *cycle) (verdicts []plugin.Verdi
 	for _, i := range c.profile.counting {
 		if counting := c.counting[i]; counting != nil {
 			own := &f.counts[i]
-			own.Counting, own.rules = counting, counting.Rules(c.view, own.rules[:0])
-			f.verdicts[i] = own
+			f.verdicts[i] = own.with(counting, counting.Rules(c.view, own.rules[:0]))
 		}
 	}
 	return f.verdicts, true
@@ -223,7 +222,7 @@ func (c *cycle) ruleVersions(to []uint64) []uint64 {
 
 // askAgain runs the filters again on the nodes that have changed. It returns false if a
 // node no longer objects.
-func (e *Engine) askAgain(r *rejected, c *cycle, verdicts []plugin.Verdicts, entries []state.Entry) bool {
+func (e *Engine) askAgain(r *rejected, c *cycle, verdicts []*plugin.Verdicts, entries []state.Entry) bool {
 	s := c.view.State()
 	r.resize(s.Slots())
 	for i, entry := range entries {
@@ -287,7 +286,7 @@ func (t *objectionCounts) replace(slot int32, o objection) (changed bool) {
 // objectionTo returns the first objection to a node, with its nominated pods or, if none
 // of the filters objects, without them. The code of a failure means that the pod needs a
 // new decision.
-func (e *Engine) objectionTo(c *cycle, r *rejected, verdicts []plugin.Verdicts, slot int32) objection {
+func (e *Engine) objectionTo(c *cycle, r *rejected, verdicts []*plugin.Verdicts, slot int32) objection {
 	f := filters{view: c.view, verdicts: verdicts}
 	own := e.first(c, &f, slot)
 	if !r.shape.nominated || own.code.IsFailed() {
@@ -312,7 +311,7 @@ func (e *Engine) objectionTo(c *cycle, r *rejected, verdicts []plugin.Verdicts, 
 
 // objectionBeside returns the first objection of the verdicts to a node with other pods
 // on it.
-func (e *Engine) objectionBeside(c *cycle, verdicts []plugin.Verdicts, slot int32, others []*model.Pod) objection {
+func (e *Engine) objectionBeside(c *cycle, verdicts []*plugin.Verdicts, slot int32, others []*model.Pod) objection {
 	if e.usageOf(c).only {
 		return e.objectionWith(c, verdicts, slot, others)
 	}
@@ -366,7 +365,7 @@ func (x *rejections) learn(r *rejected, c *cycle, versions state.Versions, count
 		for i, counting := range c.counting {
 			if counting != nil {
 				// without rules, which are valid in their turn only
-				r.verdicts[i] = &countVerdicts{Counting: counting}
+				r.verdicts[i] = new(countVerdicts).with(counting, nil)
 			}
 		}
 	}

@@ -148,7 +148,7 @@ func (numbered) Name() string                            { return "Numbered" }
 func (numbered) FilterReads() model.Aspect               { return model.Usage }
 func (numbered) FilterNeed(*model.Pod) plugin.FilterNeed { return numbered{} }
 func (numbered) AppendText(text []byte) []byte           { return append(text, 'n') }
-func (numbered) Compile() plugin.Verdicts                { return numbered{} }
+func (numbered) Compile() *plugin.Verdicts               { return &plugin.Verdicts{NodeVerdicts: numbered{}} }
 func (numbered) Reasons(code reason.Code) []string       { return []string{fmt.Sprintf("number %d", code)} }
 func (numbered) Filter(node state.Node) reason.Code {
 	return reason.Code(1 + 10*int(node.Slot()) + node.PodCount())

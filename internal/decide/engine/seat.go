@@ -31,7 +31,7 @@ type Seat struct {
 }
 
 type seatFilter struct {
-	plugin.Verdicts
+	plugin.NodeVerdicts
 	at int
 }
 
@@ -62,7 +62,7 @@ func (e *Engine) SeatOf(v state.View, pod *model.Pod) (*Seat, error) {
 		}
 		s.near = s.near || reads&(model.Ports|model.Volumes) != 0
 		if reads&model.Usage != 0 {
-			s.usage = append(s.usage, seatFilter{c.here.verdicts[i], i})
+			s.usage = append(s.usage, seatFilter{c.here.verdicts[i].NodeVerdicts, i})
 		}
 	}
 	s.Renew()

@@ -377,5 +377,5 @@ func TestDecisionsAllocateNothing(t *testing.T) {
 type silentRule struct{ rule }
 
 func (r *silentRule) FilterNeed(*model.Pod) plugin.FilterNeed { return r }
-func (r *silentRule) Compile() plugin.Verdicts                { return r }
+func (r *silentRule) Compile() *plugin.Verdicts               { return failable(r) }
 func (r *silentRule) Filter(state.Node) reason.Code           { return reason.None }

@@ -48,7 +48,7 @@ func (e *Engine) usageOf(c *cycle) *usage {
 
 // objectionWith returns the first objection to a node with the pods in besides added.
 // Filters must read only resource usage, see usageOf.
-func (e *Engine) objectionWith(c *cycle, verdicts []plugin.Verdicts, slot int32, besides []*model.Pod) objection {
+func (e *Engine) objectionWith(c *cycle, verdicts []*plugin.Verdicts, slot int32, besides []*model.Pod) objection {
 	use := &e.scratch.use
 	use.Reset(c.view.Node(slot))
 	for _, pod := range besides {
@@ -62,8 +62,8 @@ func (e *Engine) objectionWith(c *cycle, verdicts []plugin.Verdicts, slot int32,
 // position; nil if no filter does.
 func (c *cycle) requestOf() (request *model.Resources, filter int) {
 	for i, verdicts := range c.here.verdicts {
-		if r, ok := verdicts.(plugin.Requests); ok {
-			return r.Request(), i
+		if verdicts != nil && verdicts.Request != nil {
+			return verdicts.Request, i
 		}
 	}
 	return nil, 0

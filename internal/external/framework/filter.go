@@ -9,6 +9,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/berth-scheduler/berth/internal/cluster/state"
+	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/model/reason"
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
@@ -201,7 +202,9 @@ func (v *verdicts) Reasons(code reason.Code) []string {
 }
 
 // Err returns the plugin's error.
-func (v *verdicts) Err(code reason.Code) error { return v.outcomeOf(code).err }
+func (v *verdicts) Err(_ state.View, _ *model.Pod, code reason.Code) error {
+	return v.outcomeOf(code).err
+}
 
 // IsPending reports whether the plugin waits for something outside of the cluster. When
 // the plugin's hint then queues the pod, the pod skips its backoff.

@@ -138,7 +138,7 @@ func TestHangInDryRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		code := verdicts.Filter(dryRun.View().Node(slot))
-		if err := verdicts.Err(code); err == nil || !strings.Contains(err.Error(), "has not returned within") {
+		if err := verdicts.Err(v, nil, code); err == nil || !strings.Contains(err.Error(), "has not returned within") {
 			t.Errorf("without %s: %v", pod, err)
 		}
 	}

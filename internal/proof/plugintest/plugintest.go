@@ -95,18 +95,18 @@ func Ruling(f plugin.StateFilter, pod *model.Pod, turn, in state.View) string {
 	var words []string
 	for slot, alive := range in.State().Alive() {
 		if alive {
-			words = append(words, verdictOf(verdicts, verdicts.Filter(in.Node(int32(slot)))))
+			words = append(words, verdictOf(verdicts, turn, pod, verdicts.Filter(in.Node(int32(slot)))))
 		}
 	}
 	return strings.Join(words, ", ")
 }
 
-func verdictOf(verdicts plugin.Verdicts, code reason.Code) string {
+func verdictOf(verdicts *plugin.Verdicts, v state.View, pod *model.Pod, code reason.Code) string {
 	switch {
 	case code == reason.None:
 		return "fits"
 	case code.IsFailed():
-		return "E " + verdicts.(plugin.Failures).Err(code).Error()
+		return "E " + verdicts.Failures.Err(v, pod, code).Error()
 	case code.IsUnresolvable():
 		return "UU " + strings.Join(verdicts.Reasons(code), "; ")
 	}
@@ -195,11 +195,11 @@ func ScoreNeed(p plugin.Score, pod *model.Pod) model.Need {
 }
 
 // Verdicts compiles the pod's need of a filter. Without a need, every node passes.
-func Verdicts(p plugin.NodeFilter, pod *model.Pod) plugin.Verdicts {
+func Verdicts(p plugin.NodeFilter, pod *model.Pod) *plugin.Verdicts {
 	if need := p.FilterNeed(pod); need != nil {
 		return need.Compile()
 	}
-	return passing{}
+	return &plugin.Verdicts{NodeVerdicts: passing{}}
 }
 
 type passing struct{}

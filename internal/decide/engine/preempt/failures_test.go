@@ -28,9 +28,11 @@ func (*fragile) Name() string                              { return "Fragile" }
 func (f *fragile) FilterReads() model.Aspect               { return f.reads }
 func (f *fragile) FilterNeed(*model.Pod) plugin.FilterNeed { return f }
 func (*fragile) AppendText(text []byte) []byte             { return append(text, "fragile"...) }
-func (f *fragile) Compile() plugin.Verdicts                { return f }
+func (f *fragile) Compile() *plugin.Verdicts               { return &plugin.Verdicts{NodeVerdicts: f, Failures: f} }
 func (*fragile) Reasons(reason.Code) []string              { panic("asked for the reasons of a failure") }
-func (*fragile) Err(code reason.Code) error                { return fmt.Errorf("broken by %d", code&^reason.Failed) }
+func (*fragile) Err(_ state.View, _ *model.Pod, code reason.Code) error {
+	return fmt.Errorf("broken by %d", code&^reason.Failed)
+}
 func (f *fragile) Filter(node state.Node) (code reason.Code) {
 	if pods, fails := f.on[node.Name()]; fails && node.PodCount() == pods {
 		code = reason.Failed | reason.Code(node.Name()[1]-'0')

@@ -15,7 +15,6 @@ var (
 	_ plugin.PodPreFilter           = (*Plugin)(nil)
 	_ plugin.StateFilter            = (*Plugin)(nil)
 	_ plugin.StateScore             = (*Plugin)(nil)
-	_ plugin.PodFailures            = (*verdicts)(nil)
 	_ plugin.PostFilter             = (*Plugin)(nil)
 	_ plugin.Reserve                = (*Plugin)(nil)
 	_ plugin.PreBind                = (*Plugin)(nil)

@@ -143,7 +143,11 @@ type filterNeed struct{ *demands }
 
 func (n filterNeed) AppendText(text []byte) []byte { return n.appendText(text) }
 
-func (n filterNeed) Compile() plugin.Verdicts { return &verdicts{finder: n.compile()} }
+func (n filterNeed) Compile() *plugin.Verdicts {
+	f := &verdicts{finder: n.compile()}
+	f.own = plugin.Verdicts{NodeVerdicts: f, Failures: f, Following: f, Costly: f.searches()}
+	return &f.own
+}
 
 // finder finds devices for claims with equal requests.
 type finder struct {
@@ -248,8 +252,8 @@ func selectorOf(a *resourcev1.AllocationResult) (*nodeaffinity.NodeSelector, err
 	return nodeaffinity.NewNodeSelector(a.NodeSelector)
 }
 
-// IsCostly reports whether filtering searches for devices.
-func (f *finder) IsCostly() bool { return len(f.claims) > 0 || f.extended != nil }
+// searches reports whether filtering searches for devices.
+func (f *finder) searches() bool { return len(f.claims) > 0 || f.extended != nil }
 
 // find returns the answer for a node.
 func (f *finder) find(node state.Node) answer {
@@ -471,7 +475,10 @@ func gave(a *resourcev1.AllocationResult, request string) bool {
 	return false
 }
 
-type verdicts struct{ *finder }
+type verdicts struct {
+	*finder
+	own plugin.Verdicts
+}
 
 // Filter returns the verdict on a node.
 func (f *verdicts) Filter(node state.Node) reason.Code {
@@ -494,8 +501,8 @@ const timedOut reason.Code = 1 << 29
 // Reasons returns kube-scheduler's message.
 func (*verdicts) Reasons(code reason.Code) []string { return []string{texts[code]} }
 
-// Err returns the error of a failed code.
-func (f *finder) Err(code reason.Code) error {
+// errOf returns the error of a failed code.
+func (f *finder) errOf(code reason.Code) error {
 	switch {
 	case code == reason.Unasked:
 		return plugin.ErrUnfinished
@@ -505,10 +512,10 @@ func (f *finder) Err(code reason.Code) error {
 	return f.errs[code&^reason.Failed]
 }
 
-// ErrOf returns the error of a failed code in the turn of a pod. The error names the node
+// Err returns the error of a failed code in the turn of a pod. The error names the node
 // or the pod's claims.
-func (f *finder) ErrOf(v state.View, pod *model.Pod, code reason.Code) error {
-	err := f.Err(code)
+func (f *finder) Err(v state.View, pod *model.Pod, code reason.Code) error {
+	err := f.errOf(code)
 	switch {
 	case code == reason.Unasked:
 		return err

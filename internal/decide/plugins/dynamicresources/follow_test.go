@@ -16,7 +16,6 @@ import (
 )
 
 var (
-	_ plugin.Following  = (*verdicts)(nil)
 	_ plugin.SharedNeed = filterNeed{}
 	_ plugin.SharedNeed = scoreNeed{}
 )
@@ -45,7 +44,11 @@ func (w *world) compiled(t testing.TB, p *model.Pod) *verdicts {
 	if err != nil || rejection != "" {
 		t.Fatal(rejection, err)
 	}
-	f := need.Compile().(*verdicts)
+	compiled := need.Compile()
+	f := compiled.NodeVerdicts.(*verdicts)
+	if compiled.Following != plugin.Following(f) {
+		t.Fatal("the verdicts do not follow shared devices")
+	}
 	w.askAll(f)
 	return f
 }

@@ -53,7 +53,7 @@ func (n scoreNeed) AppendText(text []byte) []byte {
 
 func (n scoreNeed) Compile() (plugin.NodeScores, error) {
 	s := &scores{n.compile(), n.base}
-	return plugin.NodeScores{RawScores: s, Following: s, Costly: s.IsCostly()}, nil
+	return plugin.NodeScores{RawScores: s, Following: s, Costly: s.searches()}, nil
 }
 
 type scores struct {

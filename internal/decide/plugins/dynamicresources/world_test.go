@@ -160,9 +160,7 @@ func (w *world) filter(t testing.TB, pod *model.Pod) string {
 		case code == reason.None:
 			texts = append(texts, name)
 		case code.IsFailed():
-			texts = append(texts, name+" error: "+verdicts.(interface {
-				ErrOf(state.View, *model.Pod, reason.Code) error
-			}).ErrOf(v, pod, code).Error())
+			texts = append(texts, name+" error: "+verdicts.Failures.Err(v, pod, code).Error())
 		default:
 			if !code.IsUnresolvable() {
 				t.Errorf("%s is rejected as if evicting pods could help", name)

@@ -133,18 +133,21 @@ func (r *requirements) Prepare() {
 
 func (r *requirements) AppendText(text []byte) []byte { return appendFilter(text, r.labels, r.terms) }
 
-func (r *requirements) Compile() plugin.Verdicts {
+func (r *requirements) Compile() *plugin.Verdicts {
 	f := &filter{added: r.added, labels: labelsOf(r.labels)}
 	if r.Prepare(); r.compiled != nil {
 		f.terms = r.compiled.matching()
 	}
-	return f
+	f.verdicts.NodeVerdicts = f
+	return &f.verdicts
 }
 
 type filter struct {
 	added  *matching // nil if nothing is added
 	labels []label
 	terms  *matching // nil if the pod has none
+
+	verdicts plugin.Verdicts
 }
 
 func (f *filter) Filter(node state.Node) reason.Code {

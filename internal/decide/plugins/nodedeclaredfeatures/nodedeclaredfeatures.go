@@ -97,14 +97,14 @@ type required struct {
 // AppendText writes the set as a string of bits.
 func (r required) AppendText(text []byte) []byte { return append(text, r.set.String()...) }
 
-func (r required) Compile() plugin.Verdicts {
+func (r required) Compile() *plugin.Verdicts {
 	f := &filter{known: r.known, required: make([]bool, len(r.known))}
 	for i := range f.required {
 		if f.required[i] = r.set.Get(i); f.required[i] {
 			f.count++
 		}
 	}
-	return f
+	return &plugin.Verdicts{NodeVerdicts: f}
 }
 
 type filter struct {

@@ -53,7 +53,7 @@ func (*Plugin) FilterReads() model.Aspect { return 0 }
 type name string
 
 func (n *name) AppendText(text []byte) []byte { return append(text, *n...) }
-func (n *name) Compile() plugin.Verdicts      { return n }
+func (n *name) Compile() *plugin.Verdicts     { return &plugin.Verdicts{NodeVerdicts: n} }
 
 func (n *name) Filter(node state.Node) reason.Code {
 	if string(*n) != node.Name() {

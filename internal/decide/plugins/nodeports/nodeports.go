@@ -66,7 +66,7 @@ func (w *wanted) AppendText(text []byte) []byte {
 // Prepare has nothing to do: the ports are sorted.
 func (*wanted) Prepare() {}
 
-func (w *wanted) Compile() plugin.Verdicts { return w }
+func (w *wanted) Compile() *plugin.Verdicts { return &plugin.Verdicts{NodeVerdicts: w} }
 
 func (w *wanted) Filter(node state.Node) reason.Code {
 	if node.PortInUse(w.ports) {

@@ -7,15 +7,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-var (
-	_ plugin.AmountVerdicts = (*filter)(nil)
-)
-
 // FilterAmounts does what Filter does, for needs without scalars.
-func (f *filter) FilterAmounts(nodes []state.NodeAmounts, codes []reason.Code) bool {
-	if len(f.scalars) > 0 {
-		return false
-	}
+func (f *filter) FilterAmounts(nodes []state.NodeAmounts, codes []reason.Code) {
 	for i := range nodes {
 		n := &nodes[i]
 		codes[i] = tooManyPods&ifNegative(n.Pods-n.UsedPods-1) |
@@ -23,7 +16,6 @@ func (f *filter) FilterAmounts(nodes []state.NodeAmounts, codes []reason.Code) b
 			f.memoryBytes.shortage(n.MemoryBytes, n.UsedMemoryBytes) |
 			f.ephemeralBytes.shortage(n.EphemeralBytes, n.UsedEphemeralBytes)
 	}
-	return true
 }
 
 // two is a scorer's parts if it counts cpu and memory alone. A resource that is not

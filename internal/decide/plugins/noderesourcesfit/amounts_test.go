@@ -10,7 +10,6 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/model/reason"
-	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
@@ -55,15 +54,16 @@ func TestAmounts(t *testing.T) {
 		p := newPlugin(t, args)
 		for range 20 {
 			pod := model.NewPod(podOf(randomAmounts(r, 50)))
-			verdicts := plugintest.Verdicts(p, pod).(plugin.AmountVerdicts)
+			verdicts := plugintest.Verdicts(p, pod)
 			scores, err := plugintest.NodeScores(p, pod)
 			if err != nil {
 				t.Fatal(err)
 			}
 			codes, values := make([]reason.Code, s.Slots()), make([]int32, s.Slots())
-			if !verdicts.FilterAmounts(s.NodeAmounts(), codes) || scores.Amounts == nil {
+			if verdicts.Amounts == nil || scores.Amounts == nil {
 				t.Fatal("cpu and memory are not enough")
 			}
+			verdicts.Amounts.FilterAmounts(s.NodeAmounts(), codes)
 			scores.Amounts.ScoreAmounts(s.NodeAmounts(), values)
 			for slot := range int32(s.Slots()) {
 				node := s.Node(slot)
@@ -82,7 +82,7 @@ func TestMoreThanAmounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if plugintest.Verdicts(p, pod).(plugin.AmountVerdicts).FilterAmounts(nil, nil) || scores.Amounts != nil {
+	if plugintest.Verdicts(p, pod).Amounts != nil || scores.Amounts != nil {
 		t.Error("a scalar is not among the amounts")
 	}
 }

@@ -6,7 +6,6 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
@@ -34,7 +33,7 @@ func TestTexts(t *testing.T) {
 	if got, want := plugintest.ScoreNeed(p, pod).String(), "asks 1500 20 40 0"; got != want {
 		t.Errorf("score: got %s, want %s", got, want)
 	}
-	request := plugintest.Verdicts(p, pod).(plugin.Requests).Request()
+	request := plugintest.Verdicts(p, pod).Request
 	if request.CPUMilli != 1500 || request.MemoryBytes != 20 || request.EphemeralBytes != 30 || len(request.Scalars) != 1 || request.Scalars[0].Value != 40 {
 		t.Errorf("the request is %+v", request)
 	}

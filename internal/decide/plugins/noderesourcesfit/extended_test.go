@@ -48,7 +48,7 @@ func TestDevicesStandForResources(t *testing.T) {
 		if got := verdictOf(verdicts, s.View().Node(slot)); got != row.want {
 			t.Errorf("%s: %s, want %s", row.name, got, row.want)
 		}
-		if _, ok := verdicts.(plugin.Requests); ok {
+		if verdicts.Request != nil || verdicts.Amounts != nil {
 			t.Errorf("%s: the verdicts claim to depend on nothing but requests", row.name)
 		}
 	}

@@ -64,10 +64,9 @@ func (d *delegating) AppendText(text []byte) []byte {
 	return text
 }
 
-// Compile hides all methods but those of Verdicts: the verdicts depend on more than
-// requests.
-func (d *delegating) Compile() plugin.Verdicts {
-	return struct{ plugin.Verdicts }{d.compile(d.classes)}
+// Compile returns verdicts that depend on more than requests.
+func (d *delegating) Compile() *plugin.Verdicts {
+	return &plugin.Verdicts{NodeVerdicts: d.compile(d.classes).NodeVerdicts}
 }
 
 // asks are the amounts to check.
@@ -97,10 +96,10 @@ func (a *asks) eachScalar(yield func(model.Scalar)) {
 func (*Plugin) FilterReads() model.Aspect { return reads }
 
 // Compile copies the amounts to check.
-func (a *asks) Compile() plugin.Verdicts { return a.compile(nil) }
+func (a *asks) Compile() *plugin.Verdicts { return a.compile(nil) }
 
 // compile copies the amounts to check, and records which of them devices can provide.
-func (a *asks) compile(classes model.ClassResolver) plugin.Verdicts {
+func (a *asks) compile(classes model.ClassResolver) *plugin.Verdicts {
 	f := filter{
 		cpuMilli:       demandOf(a.CPUMilli, noCPU),
 		memoryBytes:    demandOf(a.MemoryBytes, noMemory),
@@ -116,9 +115,15 @@ func (a *asks) compile(classes model.ClassResolver) plugin.Verdicts {
 		f.request.Scalars = append(f.request.Scalars, s)
 	})
 	if len(f.scalars) > maxScalars {
-		return widened(f)
+		w := widened(f)
+		w.verdicts = plugin.Verdicts{NodeVerdicts: w, Request: &w.request}
+		return &w.verdicts
 	}
-	return &f
+	f.verdicts = plugin.Verdicts{NodeVerdicts: &f, Request: &f.request}
+	if len(f.scalars) == 0 {
+		f.verdicts.Amounts = &f
+	}
+	return &f.verdicts
 }
 
 // filter is a need with few enough scalars for a bit each in a verdict.
@@ -127,7 +132,8 @@ type filter struct {
 	// Without zeros and ignored ones, sorted by name.
 	scalars []scalarDemand
 	// request is the amounts of all demands.
-	request model.Resources
+	request  model.Resources
+	verdicts plugin.Verdicts
 }
 
 // Filter checks everything, even after a failed check.
@@ -139,9 +145,6 @@ func (f *filter) Filter(node state.Node) reason.Code {
 	}
 	return code
 }
-
-// Request returns the amounts that are checked.
-func (f *filter) Request() *model.Resources { return &f.request }
 
 // fixed checks the number of pods and the three resources that are fields.
 func (f *filter) fixed(size *model.Node, used *model.Resources, pods int) reason.Code {

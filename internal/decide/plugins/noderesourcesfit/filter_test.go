@@ -31,7 +31,7 @@ func exampleNode(changes string) state.Node {
 }
 
 // verdictOf formats a filter's verdict: "fits", or the status and the reasons.
-func verdictOf(f plugin.Verdicts, node state.Node) string {
+func verdictOf(f *plugin.Verdicts, node state.Node) string {
 	code := f.Filter(node)
 	switch {
 	case code == reason.None:

@@ -28,7 +28,7 @@ func TestWideAgreesWithFilter(t *testing.T) {
 				asked.Scalars = append(asked.Scalars, model.Scalar{Name: model.ResourceNameOf(fmt.Sprint("e.io/", i)), Value: amount})
 			}
 		}
-		narrow := (*asks)(&asked).Compile().(*filter)
+		narrow := (*asks)(&asked).Compile().NodeVerdicts.(*filter)
 		for i := range narrow.scalars {
 			narrow.scalars[i].devices = r.IntN(4) == 0
 		}

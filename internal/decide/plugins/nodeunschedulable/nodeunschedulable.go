@@ -43,7 +43,10 @@ func (*Plugin) FilterReads() model.Aspect { return model.Taints }
 type schedulable struct{}
 
 func (schedulable) AppendText(text []byte) []byte { return append(text, "schedulable"...) }
-func (schedulable) Compile() plugin.Verdicts      { return schedulable{} }
+func (schedulable) Compile() *plugin.Verdicts     { return uncordoned }
+
+// uncordoned is the compiled need, equal for all pods.
+var uncordoned = &plugin.Verdicts{NodeVerdicts: schedulable{}}
 
 func (schedulable) Filter(node state.Node) reason.Code {
 	if !node.Model().Unschedulable() {

@@ -96,7 +96,7 @@ func TestVariant(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := string(need.AppendText(nil))
-		of, slots, ok := need.Compile().(*filter).Variant(s)
+		of, slots, ok := need.Compile().Variant.Variant(s)
 		var names []string
 		for _, slot := range slots {
 			names = append(names, string(rune('0'+slot)))

@@ -56,7 +56,10 @@ func (*Plugin) FilterNeedIn(v state.View, pod *model.Pod) (plugin.FilterNeed, st
 	return n, "", nil
 }
 
-func (n *need) Compile() plugin.Verdicts { return (*filter)(n) }
+func (n *need) Compile() *plugin.Verdicts {
+	f := (*filter)(n)
+	return &plugin.Verdicts{NodeVerdicts: f, Failures: f, Variant: f}
+}
 
 // exceeded, claimMissing and ownFailure are single codes. The others are the first of a
 // range.
@@ -163,7 +166,7 @@ func (f *filter) stopWith(code reason.Code) string {
 }
 
 // Err returns the error of the pod's own volumes, or of a node's volumes.
-func (f *filter) Err(code reason.Code) error {
+func (f *filter) Err(_ state.View, _ *model.Pod, code reason.Code) error {
 	if code < firstNodeFailure {
 		return errors.New(f.stopWith(code))
 	}

@@ -19,7 +19,6 @@ import (
 var (
 	_ plugin.StateFilter       = (*Plugin)(nil)
 	_ plugin.EnqueueExtensions = (*Plugin)(nil)
-	_ plugin.Failures          = (*filter)(nil)
 
 	pv, pvc, class, csiNode, driverObject = build.PersistentVolume, build.PersistentVolumeClaim, build.StorageClass, build.CSINode, build.CSIDriver
 	claims, disks, ephemeral, attached    = build.Claims, build.Disks, build.Ephemeral, build.VolumeAttachment

@@ -139,7 +139,7 @@ func (d *defaultSelector) refresh(v state.View) (applies bool) {
 // membership decides whether a node's pods count.
 type membership struct {
 	keys    []string
-	filters []plugin.Verdicts
+	filters []plugin.NodeVerdicts
 }
 
 // nodeSet returns the nodes as a set, with a canonical text.

@@ -326,7 +326,7 @@ func (n *need) nodeSets(keys []string) (sets [variants]state.NodeSet) {
 		in, m := n.nodes.only(h), membership{keys: keys}
 		for _, need := range [...]plugin.FilterNeed{in.affinity, in.taints} {
 			if need != nil {
-				m.filters = append(m.filters, need.Compile())
+				m.filters = append(m.filters, need.Compile().NodeVerdicts)
 			}
 		}
 		sets[h], made[h] = m.nodeSet(in), true

@@ -68,9 +68,9 @@ func (f *filter) Prepare() {
 }
 
 // Compile prepares the tolerations for many nodes.
-func (f *filter) Compile() plugin.Verdicts {
+func (f *filter) Compile() *plugin.Verdicts {
 	f.Prepare()
-	return f
+	return &plugin.Verdicts{NodeVerdicts: f}
 }
 
 // allow reports whether every taint that forbids is tolerated.

@@ -104,7 +104,7 @@ func (*Plugin) Reserve(v state.View, pod *model.Pod, slot int32) ([]plan.Hold, e
 	found, unfit, failed := f.find(node, found{})
 	switch {
 	case failed != 0:
-		return nil, f.Err(failed)
+		return nil, f.errOf(failed)
 	case unfit != 0:
 		return nil, fmt.Errorf("the pod's claims cannot be bound on node %s any more", node.Name())
 	}

@@ -146,8 +146,8 @@ func TestSparse(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		verdicts := need.Compile().(*verdicts)
-		slots, others, ok := verdicts.Sparse(w.State)
+		verdicts := need.Compile()
+		slots, others, ok := verdicts.Sparse.Sparse(w.State)
 		var asked []string
 		for _, slot := range slots {
 			asked = append(asked, w.Node(slot).Name())

@@ -381,7 +381,11 @@ type filterNeed struct{ *demands }
 
 func (n filterNeed) AppendText(text []byte) []byte { return n.appendText(text) }
 
-func (n filterNeed) Compile() plugin.Verdicts { return &verdicts{compile(n.demands)} }
+func (n filterNeed) Compile() *plugin.Verdicts {
+	f := &verdicts{finder: compile(n.demands)}
+	f.own = plugin.Verdicts{NodeVerdicts: f, Failures: f, Sparse: f}
+	return &f.own
+}
 
 // The verdicts are bits, because a node can be infeasible for several reasons.
 const (
@@ -403,7 +407,10 @@ var reasons = []struct {
 }
 
 // verdicts filters nodes.
-type verdicts struct{ finder }
+type verdicts struct {
+	finder
+	own plugin.Verdicts
+}
 
 func (f *verdicts) Filter(node state.Node) reason.Code {
 	code, failed := f.boundOn(node)
@@ -422,6 +429,9 @@ func (f *verdicts) Filter(node state.Node) reason.Code {
 	}
 	return code
 }
+
+// Err returns the error of a failed code.
+func (f *verdicts) Err(_ state.View, _ *model.Pod, code reason.Code) error { return f.errOf(code) }
 
 // unfit returns why a node is infeasible for the claims to bind.
 func (f *verdicts) unfit(node state.Node) (unfit, failed reason.Code) {

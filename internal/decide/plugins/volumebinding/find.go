@@ -274,5 +274,5 @@ func draw(sums []classSum, node state.Node, claim *delayedClaim) (all []classSum
 	return append(sums, classSum{claim.Class, claim.Request}), true
 }
 
-// Err returns the error of a failed code.
-func (f *finder) Err(code reason.Code) error { return f.errs[code&^reason.Failed] }
+// errOf returns the error of a failed code.
+func (f *finder) errOf(code reason.Code) error { return f.errs[code&^reason.Failed] }

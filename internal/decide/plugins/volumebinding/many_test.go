@@ -46,7 +46,7 @@ func TestManyClaimsAreJudgedAsOneByOne(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fast, slow := need.Compile().(*verdicts), need.Compile().(*verdicts)
+		fast, slow := need.Compile().NodeVerdicts.(*verdicts), need.Compile().NodeVerdicts.(*verdicts)
 		slow.byClass = nil
 		rated, err := scored.Compile()
 		if err != nil {
@@ -89,7 +89,7 @@ func TestManyClaimsCostNodesLittle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := need.Compile().(*verdicts)
+	f := need.Compile().NodeVerdicts.(*verdicts)
 	slot, _ := w.Slot("n1")
 	node := w.Node(slot)
 	if n := testing.AllocsPerRun(10, func() { f.Filter(node) }); n > 1 {

@@ -15,7 +15,6 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/model/plan"
 	"github.com/berth-scheduler/berth/internal/model/reason"
-	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
@@ -79,7 +78,7 @@ func (w *world) ruling(pod *model.Pod) string {
 		slot, _ := w.Slot(name)
 		code := verdicts.Filter(w.Node(slot))
 		if code.IsFailed() {
-			return "error: " + verdicts.(plugin.Failures).Err(code).Error()
+			return "error: " + verdicts.Failures.Err(w.View(), pod, code).Error()
 		}
 		if code != reason.None && !code.IsUnresolvable() {
 			return "resolvable"

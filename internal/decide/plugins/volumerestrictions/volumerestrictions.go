@@ -184,9 +184,9 @@ func appendDisk(text []byte, d *model.Disk) []byte {
 	return text
 }
 
-func (r *restrictions) Compile() plugin.Verdicts {
+func (r *restrictions) Compile() *plugin.Verdicts {
 	r.compared = model.NewDisks(r.disks)
-	return r
+	return &plugin.Verdicts{NodeVerdicts: r}
 }
 
 // Filter checks the disks first. In a dry run the number of conflicts may be negative.

@@ -115,8 +115,8 @@ func (z zones) lines() []string {
 	return slices.Compact(lines)
 }
 
-func (z zones) Compile() plugin.Verdicts {
-	return &filter{model.ZonesOf(model.NeedOf(string(z.AppendText(nil))))}
+func (z zones) Compile() *plugin.Verdicts {
+	return &plugin.Verdicts{NodeVerdicts: &filter{model.ZonesOf(model.NeedOf(string(z.AppendText(nil))))}}
 }
 
 type filter struct{ zones []model.Zone }
