@@ -33,6 +33,7 @@ type costly struct {
 
 func (*costly) Name() string              { return "Costly" }
 func (*costly) FilterReads() model.Aspect { return 0 }
+func (*costly) Reads() []model.Kind       { return nil }
 
 func (c *costly) FilterNeedIn(v state.View, pod *model.Pod) (plugin.FilterNeed, string, error) {
 	milliseconds, err := strconv.ParseInt(pod.Object.Annotations["milliseconds"], 10, 64)

@@ -158,6 +158,8 @@ type StateFilter interface {
 	FilterNeedIn(v state.View, pod *model.Pod) (need FilterNeed, rejection string, err error)
 	// FilterReads returns the aspects of a node that verdicts depend on.
 	FilterReads() model.Aspect
+	// Reads returns the kinds of other objects that the plugin reads.
+	Reads() []model.Kind
 }
 
 // CountFilter has verdicts that depend on the pods around a node. It has no column,

@@ -26,10 +26,7 @@ type Reads struct {
 func ReadsOf(p Plugin) (r Reads, ok bool) {
 	switch f := p.(type) {
 	case StateFilter:
-		r.Nodes = f.FilterReads()
-		if of, ok := p.(interface{ Reads() []model.Kind }); ok {
-			r.Objects = of.Reads()
-		}
+		r = Reads{Nodes: f.FilterReads(), Objects: f.Reads()}
 	case NodeFilter:
 		r.Nodes = f.FilterReads()
 	case CountFilter:

@@ -41,6 +41,7 @@ type claims struct{ asked int }
 
 func (*claims) Name() string              { return "Claims" }
 func (*claims) FilterReads() model.Aspect { return 0 }
+func (*claims) Reads() []model.Kind       { return []model.Kind{model.NamespaceKind} }
 
 func (c *claims) FilterNeedIn(v state.View, pod *model.Pod) (plugin.FilterNeed, string, error) {
 	switch name := v.State().Namespace(pod.Namespace)["node"]; name {

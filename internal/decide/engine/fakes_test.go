@@ -118,7 +118,8 @@ type inState struct {
 	err       error
 }
 
-func (f *inState) FilterNeed() {}
+func (f *inState) FilterNeed()       {}
+func (*inState) Reads() []model.Kind { return nil }
 func (f *inState) FilterNeedIn(state.View, *model.Pod) (plugin.FilterNeed, string, error) {
 	return f.need, f.rejection, f.err
 }

@@ -528,6 +528,7 @@ func (failing) FilterNeedIn(state.View, *model.Pod) (plugin.FilterNeed, string, 
 	return nil, "", fmt.Errorf("no need")
 }
 func (failing) FilterReads() model.Aspect { return 0 }
+func (failing) Reads() []model.Kind       { return nil }
 
 // stuck is a PostFilter plugin that fails to release resources for a group.
 type stuck struct{}
