@@ -79,7 +79,7 @@ func (a *audited) end(err error) {
 func newAudited(t *testing.T) *audited {
 	t.Helper()
 	o, err := NewOutbox(OutboxConfig{
-		Binder:     func(string) plugin.Bind { return defaultbinder.Plugin{} },
+		Binder:     func(string) *plugin.Bind { return defaultbinder.New().Parts().Bind },
 		Budget:     Budget{InFlight: 8, EachInFlight: 6, PerSecond: 1_000_000},
 		MaxReports: 10, MaxSeries: 10, Pause: time.Second, Jitter: func(wait time.Duration) time.Duration { return wait },
 	})

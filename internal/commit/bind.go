@@ -80,7 +80,7 @@ func (o *Outbox) answered(now time.Time, b *binding, response Response) {
 		o.pause(b, now.Add(o.config.Jitter(min(retryAfter(response.Err, wait), maxAskPause))))
 	case response.NodeName != "":
 		o.notBound(now, b, fmt.Errorf("%w (the pod is bound to %s)", b.err, response.NodeName))
-	case (b.steps == nil || b.steps.bindFailure == nil) && b.tries < o.binderOf(b).Tries() && leavesOpen(b.err):
+	case (b.steps == nil || b.steps.bindFailure == nil) && b.tries < o.binderOf(b).Tries && leavesOpen(b.err):
 		// Retry the same binding. If the first try is stored after all, the API server
 		// refuses one of the two, and the pod is on this node either way.
 		wait := askPause << (b.tries - 1)
@@ -155,7 +155,7 @@ func (o *Outbox) bindError(b *binding, err error) failure {
 	case o.binderOf(b) == nil:
 		return failure{err: err}
 	}
-	return failure{err: &plan.PluginError{Point: "Bind", Plugin: o.binderOf(b).Name(), Err: err}}
+	return failure{err: &plan.PluginError{Point: "Bind", Plugin: o.binderOf(b).Name, Err: err}}
 }
 
 // leavesOpen reports whether a write that failed with err may have been stored

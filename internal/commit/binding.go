@@ -477,7 +477,7 @@ func rejection(plugin, reason string) failure {
 // forgetRequest resets the state for another request.
 func (b *binding) forgetRequest() { b.attempt = attempt{} }
 
-func (o *Outbox) binderOf(b *binding) plugin.Bind {
+func (o *Outbox) binderOf(b *binding) *plugin.Bind {
 	return o.config.Binder(b.placement.Pod.SchedulerName)
 }
 

@@ -327,7 +327,7 @@ func TestBindCalls(t *testing.T) {
 // TestNobodyBinds has all Bind plugins of a profile without DefaultBinder skip a pod.
 func TestNobodyBinds(t *testing.T) {
 	c := &caller{bench: newBenchOf(t, commit.OutboxConfig{
-		Binder: func(string) plugin.Bind { return nil }, MaxReports: 10, MaxSeries: 100, Budget: commit.Budget{InFlight: 4, EachInFlight: 4, PerSecond: 1_000_000},
+		Binder: func(string) *plugin.Bind { return nil }, MaxReports: 10, MaxSeries: 100, Budget: commit.Budget{InFlight: 4, EachInFlight: 4, PerSecond: 1_000_000},
 		Pause: time.Second, Jitter: unchanged,
 	})}
 	c.start(withCalls("Reserve/r!", "Bind/a"))

@@ -63,7 +63,7 @@ type Results interface {
 type Config struct {
 	Writer Writer
 	// Binder returns the Bind plugin of a scheduler name.
-	Binder  func(schedulerName string) plugin.Bind
+	Binder  func(schedulerName string) *plugin.Bind
 	Results Results
 	Log     klog.Logger
 	// InFlight is the number of writes sent at the same time.
@@ -161,7 +161,7 @@ func budgetOf(workers, perSecond int) Budget {
 }
 
 // DefaultOutbox returns the configuration of the Outbox of a Commit with default values.
-func DefaultOutbox(binder func(string) plugin.Bind, jitter func(time.Duration) time.Duration) OutboxConfig {
+func DefaultOutbox(binder func(string) *plugin.Bind, jitter func(time.Duration) time.Duration) OutboxConfig {
 	return OutboxOf(&Config{
 		Binder: binder, InFlight: DefaultInFlight, ReportsPerSecond: DefaultReportsPerSecond, MaxReports: DefaultMaxReports,
 		MaxSeries: DefaultMaxSeries, EventPause: DefaultEventPause, Announce: true,

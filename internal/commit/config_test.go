@@ -76,7 +76,7 @@ func TestOutboxOf(t *testing.T) {
 	if commit.ReportsFirst(0, 2) {
 		t.Error("one of two workers takes reports first")
 	}
-	got := commit.OutboxOf(&commit.Config{Binder: func(string) plugin.Bind { return nil }, InFlight: 1, MaxReports: 2, MaxSeries: 3, EventPause: 4, Announce: true}, unchanged)
+	got := commit.OutboxOf(&commit.Config{Binder: func(string) *plugin.Bind { return nil }, InFlight: 1, MaxReports: 2, MaxSeries: 3, EventPause: 4, Announce: true}, unchanged)
 	if got.Binder == nil || got.Binder("") != nil || got.MaxReports != 2 || got.MaxSeries != 3 || got.Pause != 4 || !got.Announce || got.Jitter(5) != 5 {
 		t.Errorf("%+v", got)
 	}

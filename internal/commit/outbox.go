@@ -55,7 +55,7 @@ type Outbox struct {
 // OutboxConfig configures an Outbox.
 type OutboxConfig struct {
 	// Binder returns the Bind plugin of a scheduler name.
-	Binder func(schedulerName string) plugin.Bind
+	Binder func(schedulerName string) *plugin.Bind
 	// Budget limits the statuses and events that are sent.
 	Budget Budget
 	// MaxReports limits queued statuses, normal events and warnings, each; beyond it the

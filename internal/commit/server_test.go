@@ -236,7 +236,7 @@ func (o outcomes) next(t *testing.T) model.BindingResult {
 	}
 }
 
-func binder(string) plugin.Bind { return defaultbinder.Plugin{} }
+func binder(string) *plugin.Bind { return defaultbinder.New().Parts().Bind }
 
 func podNamed(name string) *model.Pod {
 	return model.NewPod(&v1.Pod{

@@ -21,8 +21,8 @@ import (
 func barred(c *Config, spec v1.PodSpec) string {
 	var names []string
 	for _, p := range c.Profiles[0].PreFilters {
-		if p.PreFilter(state.New().View(), model.NewPod(&v1.Pod{Spec: spec})).Rejection != "" {
-			names = append(names, p.Name())
+		if p.Run(state.New().View(), model.NewPod(&v1.Pod{Spec: spec})).Rejection != "" {
+			names = append(names, p.Name)
 		}
 	}
 	return strings.Join(names, " ")
@@ -121,10 +121,10 @@ func placements(t *testing.T, gates, plugins string) string {
 	}
 	text := "all nodes"
 	if p.Generate != nil {
-		text = p.Generate.Name()
+		text = p.Generate.Name
 	}
 	for _, s := range p.Scores {
-		text += fmt.Sprintf(" %s=%d", s.Name(), s.Weight)
+		text += fmt.Sprintf(" %s=%d", s.Name, s.Weight)
 	}
 	return text
 }

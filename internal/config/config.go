@@ -379,10 +379,8 @@ func (c *Config) KeepsPending(object *v1.Pod, classes model.ClassResolver) strin
 		again.Spec.NodeName = "" // the needs are compiled for pending pods only
 		pod := model.NewPod(again)
 		for _, filter := range p.PreFilters {
-			if stand, ok := filter.(interface {
-				Bars(pod *model.Pod, classes model.ClassResolver) string
-			}); ok {
-				if why := stand.Bars(pod, classes); why != "" {
+			if filter.Bars != nil {
+				if why := filter.Bars(pod, classes); why != "" {
 					return why
 				}
 			}
@@ -402,7 +400,7 @@ func (c *Config) Compile() map[string]ingest.Compile {
 
 // Binder returns the first Bind plugin of a scheduler name's profile; nil if only
 // out-of-tree plugins bind pods there.
-func (c *Config) Binder(schedulerName string) plugin.Bind {
+func (c *Config) Binder(schedulerName string) *plugin.Bind {
 	for _, p := range c.Profiles {
 		if p.Name == schedulerName && len(p.Bind) > 0 {
 			return p.Bind[0]

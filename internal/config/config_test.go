@@ -84,7 +84,7 @@ func TestDisabledAtOnePoint(t *testing.T) {
 			}
 		}
 		add("filters", slices.ContainsFunc(profile.Filters, func(f plugin.Filter) bool { return f.Name() == "NodeAffinity" }))
-		add("narrows", slices.ContainsFunc(profile.PreFilters, func(n plugin.PreFilter) bool { return n.Name() == "NodeAffinity" }))
+		add("narrows", slices.ContainsFunc(profile.PreFilters, func(n *plugin.PreFilter) bool { return n.Name == "NodeAffinity" }))
 		add("scores", slices.ContainsFunc(profile.Scores, func(s plugin.Weighted) bool { return s.Name() == "NodeAffinity" }))
 		if got != p.want {
 			t.Errorf("%s: got %q, want %q", p.plugins, got, p.want)
@@ -139,8 +139,8 @@ func TestQueue(t *testing.T) {
 		if got := p.Name + " " + preEnqueue + ": " + text; got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
-		if p.QueueSort.Name() != "PrioritySort" {
-			t.Errorf("%s is sorted by %s", p.Name, p.QueueSort.Name())
+		if p.QueueSort.Name != "PrioritySort" {
+			t.Errorf("%s is sorted by %s", p.Name, p.QueueSort.Name)
 		}
 	}
 	registered := func(name string) bool {

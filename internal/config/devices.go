@@ -41,8 +41,7 @@ func barDevices(profile *plugin.Profile, order *effective) {
 		}
 	}
 	if len(missing) > 0 {
-		bar := dynamicresources.NewBar(missing...)
-		profile.PreFilters = append(profile.PreFilters, bar)
+		profile.PreFilters = append(profile.PreFilters, dynamicresources.NewBar(missing...))
 	}
 }
 

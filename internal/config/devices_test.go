@@ -29,10 +29,10 @@ func TestDevicesAreNotPassedOver(t *testing.T) {
 		c := mustParse(t, "profiles: [{plugins: "+row.plugins+"}]")
 		got := ""
 		for _, p := range c.Profiles[0].PreFilters {
-			if r := p.PreFilter(state.New().View(), pod).Rejection; strings.HasPrefix(r, text) {
+			if r := p.Run(state.New().View(), pod).Rejection; strings.HasPrefix(r, text) {
 				got = r
 			}
-			if r := p.PreFilter(state.New().View(), plain); !r.IsZero() {
+			if r := p.Run(state.New().View(), plain); !r.IsZero() {
 				t.Errorf("%s: a pod without devices is rejected: %+v", row.name, r)
 			}
 		}

@@ -39,12 +39,12 @@ func (c *Config) askExtenders() {
 	if c.Extenders == nil {
 		return
 	}
-	all := c.Extenders.Extenders()
+	all, binds := c.Extenders.Extenders(), c.Extenders.BindSteps()
 	for _, p := range c.Profiles {
 		p.Extenders = all
 		if c.Extenders.Binds() {
 			// As in kube-scheduler, extenders come before all Bind plugins.
-			p.BindSteps = append([]plugin.BindSteps{c.Extenders}, p.BindSteps...)
+			p.BindSteps = append([]*plugin.BindSteps{binds}, p.BindSteps...)
 		}
 	}
 	c.addReads(c.Extenders.Reads()...)

@@ -159,18 +159,18 @@ type Order struct {
 // Bind plugins have no adapters: their steps are in the profile's Outside, which Complete
 // sets. An adapter with a method Reads() []model.Kind adds these kinds to the watches.
 type Adapters struct {
-	QueueSort         map[string]plugin.QueueSort
-	PreEnqueue        map[string]plugin.PodPreEnqueue
+	QueueSort         map[string]*plugin.QueueSort
+	PreEnqueue        map[string]*plugin.PreEnqueue
 	EnqueueExtensions map[string]plugin.EnqueueExtensions
-	PreFilter         map[string]plugin.PreFilter
+	PreFilter         map[string]*plugin.PreFilter
 	Filter            map[string]plugin.TurnFilter
-	PostFilter        map[string]plugin.PostFilter
-	PreScore          map[string]plugin.PreScore
+	PostFilter        map[string]*plugin.PostFilter
+	PreScore          map[string]*plugin.PreScore
 	Score             map[string]plugin.TurnScore
-	Reserve           map[string]plugin.Reserve
-	Permit            map[string]plugin.Permit
-	PreBind           map[string]plugin.PreBind
-	PostBind          map[string]plugin.PostBind
+	Reserve           map[string]*plugin.Reserve
+	Permit            map[string]*plugin.Permit
+	PreBind           map[string]*plugin.PreBind
+	PostBind          map[string]*plugin.PostBind
 }
 
 // extends returns the points whose interfaces a plugin implements.

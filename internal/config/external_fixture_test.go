@@ -18,6 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/plan"
 	"github.com/berth-scheduler/berth/internal/model/reason"
 	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
 // The plugins of these tests, by the points that they extend. A named plugin extends
@@ -178,12 +179,12 @@ func (p testProfile) Adapt(o Order) (Adapters, error) {
 	p.orders = append(p.orders, o)
 	p.testHost.orders = p.orders
 	a := Adapters{
-		QueueSort: adapted[plugin.QueueSort, fwk.QueueSortPlugin](o), PreEnqueue: adapted[plugin.PodPreEnqueue, fwk.PreEnqueuePlugin](o),
-		EnqueueExtensions: adapted[plugin.EnqueueExtensions, fwk.FilterPlugin](o), PreFilter: adapted[plugin.PreFilter, fwk.PreFilterPlugin](o),
-		Filter: adapted[plugin.TurnFilter, fwk.FilterPlugin](o), PostFilter: adapted[plugin.PostFilter, fwk.PostFilterPlugin](o),
-		PreScore: adapted[plugin.PreScore, fwk.PreScorePlugin](o), Score: adapted[plugin.TurnScore, fwk.ScorePlugin](o),
-		Reserve: adapted[plugin.Reserve, fwk.ReservePlugin](o), Permit: adapted[plugin.Permit, fwk.PermitPlugin](o),
-		PreBind: adapted[plugin.PreBind, fwk.PreBindPlugin](o), PostBind: adapted[plugin.PostBind, fwk.PostBindPlugin](o),
+		QueueSort: adapted[*plugin.QueueSort, fwk.QueueSortPlugin](o), PreEnqueue: adapted[*plugin.PreEnqueue, fwk.PreEnqueuePlugin](o),
+		EnqueueExtensions: adapted[plugin.EnqueueExtensions, fwk.FilterPlugin](o), PreFilter: adapted[*plugin.PreFilter, fwk.PreFilterPlugin](o),
+		Filter: adapted[plugin.TurnFilter, fwk.FilterPlugin](o), PostFilter: adapted[*plugin.PostFilter, fwk.PostFilterPlugin](o),
+		PreScore: adapted[*plugin.PreScore, fwk.PreScorePlugin](o), Score: adapted[plugin.TurnScore, fwk.ScorePlugin](o),
+		Reserve: adapted[*plugin.Reserve, fwk.ReservePlugin](o), Permit: adapted[*plugin.Permit, fwk.PermitPlugin](o),
+		PreBind: adapted[*plugin.PreBind, fwk.PreBindPlugin](o), PostBind: adapted[*plugin.PostBind, fwk.PostBindPlugin](o),
 	}
 	return a, nil
 }
@@ -192,8 +193,14 @@ func (p testProfile) Adapt(o Order) (Adapters, error) {
 func adapted[T, F any](o Order) map[string]T {
 	adapters := map[string]T{}
 	for name, p := range o.Plugins {
-		if _, ok := p.(F); ok {
-			adapters[name] = any(adapter{p.Name()}).(T)
+		if _, ok := p.(F); !ok {
+			continue
+		}
+		a := plugintest.PartsOf(adapter{p.Name()})
+		for _, part := range []any{a.QueueSort, a.PreEnqueue, a.PreFilter, a.PostFilter, a.PreScore, a.Reserve, a.Permit, a.PreBind, a.PostBind, adapter{p.Name()}} {
+			if part, ok := part.(T); ok {
+				adapters[name] = part
+			}
 		}
 	}
 	return adapters
@@ -240,40 +247,40 @@ func ours(profiles string, o *External) (*Config, error) {
 
 // ranAt lists a profile's plugins at each point.
 func ranAt(p *plugin.Profile) map[string]string {
-	at := map[string]string{"queueSort": p.QueueSort.Name()}
-	add := func(point string, x plugin.Plugin) { at[point] = strings.TrimSpace(at[point] + " " + x.Name()) }
+	at := map[string]string{"queueSort": p.QueueSort.Name}
+	add := func(point, name string) { at[point] = strings.TrimSpace(at[point] + " " + name) }
 	for _, x := range p.PreEnqueue {
-		add("preEnqueue", x)
+		add("preEnqueue", x.Name)
 	}
 	for _, x := range p.PreFilters {
-		add("preFilter", x)
+		add("preFilter", x.Name)
 	}
 	for _, x := range p.Filters {
-		add("filter", x)
+		add("filter", x.Name())
 	}
 	for _, x := range p.PostFilters {
-		add("postFilter", x)
+		add("postFilter", x.Name)
 	}
 	for _, x := range p.PreScores {
-		add("preScore", x)
+		add("preScore", x.Name)
 	}
 	for _, x := range p.Scores {
 		at["score"] = strings.TrimSpace(fmt.Sprintf("%s %s=%d", at["score"], x.Name(), x.Weight))
 	}
 	for _, x := range p.Reserve {
-		add("reserve", x)
+		add("reserve", x.Name)
 	}
 	for _, x := range p.Permit {
-		add("permit", x)
+		add("permit", x.Name)
 	}
 	for _, x := range p.PreBind {
-		add("preBind", x)
+		add("preBind", x.Name)
 	}
 	for _, x := range p.Bind {
-		add("bind", x)
+		add("bind", x.Name)
 	}
 	for _, x := range p.PostBind {
-		add("postBind", x)
+		add("postBind", x.Name)
 	}
 	return at
 }

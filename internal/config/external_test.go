@@ -26,7 +26,7 @@ func TestExternalWithoutDefaultBinder(t *testing.T) {
 	}
 	for _, c := range []*Config{read, full} {
 		if b := c.Binder("default-scheduler"); b != nil {
-			t.Errorf("%s binds pods that all Bind plugins have skipped; the profile does not enable it", b.Name())
+			t.Errorf("%s binds pods that all Bind plugins have skipped; the profile does not enable it", b.Name)
 		}
 	}
 }

@@ -31,7 +31,6 @@ import (
 	"github.com/berth-scheduler/berth/internal/decide/plugins/volumebinding"
 	"github.com/berth-scheduler/berth/internal/decide/plugins/volumerestrictions"
 	"github.com/berth-scheduler/berth/internal/decide/plugins/volumezone"
-	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
 // row describes a plugin.
@@ -41,7 +40,7 @@ type row struct {
 	points pointSet
 	// build builds the plugin from its arguments. It is nil if Berth lacks the plugin;
 	// package absent then determines which pods need it.
-	build func(args runtime.Object) (plugin.Plugin, error)
+	build func(args runtime.Object) (withParts, error)
 	// weight is the weight of its scores in the default profile. 0 means none, which
 	// counts as 1 if the plugin scores.
 	weight int32
@@ -98,7 +97,7 @@ func builtIn(gates Gates, on rules) registry {
 		operators = tainttoleration.WithComparisons
 	}
 	newTaintToleration := func() *tainttoleration.Plugin { return tainttoleration.New(operators) }
-	var gangs, generator, podsCount func(runtime.Object) (plugin.Plugin, error)
+	var gangs, generator, podsCount func(runtime.Object) (withParts, error)
 	if gates.Enabled(genericWorkload) {
 		gangs = plain(gangscheduling.New)
 	}
@@ -196,13 +195,13 @@ func (r registry) defaults() *configv1.Plugins {
 }
 
 // plain adapts the constructor of a plugin without arguments. It ignores arguments.
-func plain[P plugin.Plugin](build func() P) func(runtime.Object) (plugin.Plugin, error) {
-	return func(runtime.Object) (plugin.Plugin, error) { return build(), nil }
+func plain[P withParts](build func() P) func(runtime.Object) (withParts, error) {
+	return func(runtime.Object) (withParts, error) { return build(), nil }
 }
 
 // typed adapts the constructor of a plugin with arguments.
-func typed[A runtime.Object, P plugin.Plugin](build func(A) (P, error)) func(runtime.Object) (plugin.Plugin, error) {
-	return func(args runtime.Object) (plugin.Plugin, error) {
+func typed[A runtime.Object, P withParts](build func(A) (P, error)) func(runtime.Object) (withParts, error) {
+	return func(args runtime.Object) (withParts, error) {
 		own, ok := args.(A)
 		if !ok {
 			return nil, fmt.Errorf("want args to be of type %T, got %T", own, args)

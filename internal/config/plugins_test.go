@@ -149,14 +149,16 @@ func TestTable(t *testing.T) {
 			t.Fatal(err)
 		}
 		instance := made[row.name]
-		if instance.Name() != row.name {
-			t.Errorf("%s calls itself %s", row.name, instance.Name())
+		if instance.parts.Name != row.name {
+			t.Errorf("%s calls itself %s", row.name, instance.parts.Name)
 		}
-		_, filters := plugin.AsFilter(instance)
-		_, scores := plugin.AsScore(instance)
-		_, sorts := instance.(plugin.QueueSort)
-		_, preEnqueues := plugin.AsPreEnqueue(instance)
-		for p, does := range map[point]bool{filter: filters, score: scores, preEnqueue: preEnqueues, queueSort: sorts} {
+		_, filters := plugin.AsFilter(instance.plugin)
+		_, scores := plugin.AsScore(instance.plugin)
+		own := instance.parts
+		for p, does := range map[point]bool{
+			filter: filters, score: scores, preEnqueue: own.PreEnqueue != nil, queueSort: own.QueueSort != nil, postFilter: own.PostFilter != nil,
+			placementScore: own.PlacementScore != nil, reserve: own.Reserve != nil, preBind: own.PreBind != nil, bind: own.Bind != nil,
+		} {
 			if row.points.has(p) != does {
 				t.Errorf("%s: %s is %v in the table, %v in the plugin", row.name, pointNames[p].field, !does, does)
 			}
@@ -189,8 +191,8 @@ func TestDefaultProfile(t *testing.T) {
 	if diff := cmp.Diff(want, scores); diff != "" {
 		t.Errorf("scorers (-want +got):\n%s", diff)
 	}
-	if profile.PreEnqueue[0].Name() != "SchedulingGates" {
-		t.Errorf("the first PreEnqueue plugin is %s", profile.PreEnqueue[0].Name())
+	if profile.PreEnqueue[0].Name != "SchedulingGates" {
+		t.Errorf("the first PreEnqueue plugin is %s", profile.PreEnqueue[0].Name)
 	}
 	for _, plugin := range builtIn(defaultGates(t), rules{}).byDefault {
 		if (plugin.build == nil) == has(plugin.name) {

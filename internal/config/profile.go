@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -107,12 +106,12 @@ func tidied(arguments []configv1.PluginConfig, enabled []string) []configv1.Plug
 }
 
 // extensionsOf returns the plugins that name the events to wake pods for.
-func extensionsOf(used []string, adapters *Adapters, made map[string]plugin.Plugin) (list []plugin.EnqueueExtensions) {
+func extensionsOf(used []string, adapters *Adapters, made map[string]builtin) (list []plugin.EnqueueExtensions) {
 	for _, name := range used {
 		if x, ok := adapters.EnqueueExtensions[name]; ok {
 			list = append(list, x)
 		}
-		if x, ok := made[name].(plugin.EnqueueExtensions); ok {
+		if x, ok := made[name].plugin.(plugin.EnqueueExtensions); ok {
 			list = append(list, x)
 		}
 	}
@@ -120,9 +119,9 @@ func extensionsOf(used []string, adapters *Adapters, made map[string]plugin.Plug
 }
 
 // readBy returns the kinds that plugins read.
-func readBy(used []string, made map[string]plugin.Plugin) (kinds []model.Kind) {
+func readBy(used []string, made map[string]builtin) (kinds []model.Kind) {
 	for _, name := range used {
-		if r, ok := made[name].(reader); ok {
+		if r, ok := made[name].plugin.(reader); ok {
 			kinds = append(kinds, r.Reads()...)
 		}
 	}
@@ -136,10 +135,10 @@ var deciding = [...]point{preEnqueue, preFilter, filter, placementGenerate, rese
 // standIn adds the stand-ins of plugins that Berth lacks after the other PreFilter
 // plugins, in the order of their deciding points. One enabled point is enough, whichever
 // it is: the real plugin would have checked the pod there.
-func standIn(profile *plugin.Profile, order *effective, enabled []string, made map[string]plugin.Plugin) (lack, error) {
+func standIn(profile *plugin.Profile, order *effective, enabled []string, made map[string]builtin) (lack, error) {
 	var lacking lack
 	for _, name := range enabled {
-		if made[name] == nil && order.has(name) {
+		if made[name].parts == nil && order.has(name) {
 			lacking.plugins = append(lacking.plugins, name)
 		}
 	}
@@ -154,7 +153,7 @@ func standIn(profile *plugin.Profile, order *effective, enabled []string, made m
 			}
 			if p != nil {
 				lacking.barring = append(lacking.barring, name)
-				profile.PreFilters = append(profile.PreFilters, p)
+				profile.PreFilters = append(profile.PreFilters, p.Parts().PreFilter)
 				profile.EnqueueExtensions = append(profile.EnqueueExtensions, p)
 			}
 		}
@@ -168,34 +167,47 @@ type plugins struct{ made map[string][]instance }
 
 // instance is a plugin and the arguments that it was built from.
 type instance struct {
-	args   runtime.Object
+	args runtime.Object
+	builtin
+}
+
+// withParts is a built-in plugin.
+type withParts interface {
+	plugin.Plugin
+	Parts() *plugin.Parts
+}
+
+// builtin is a built-in plugin with its parts.
+type builtin struct {
 	plugin plugin.Plugin
+	parts  *plugin.Parts
 }
 
 // get returns the plugin for these arguments.
-func (p *plugins) get(row *row, args runtime.Object) (plugin.Plugin, error) {
+func (p *plugins) get(row *row, args runtime.Object) (builtin, error) {
 	for _, have := range p.made[row.name] {
 		// The arguments must be exactly equal: a plugin may distinguish semantically
 		// equal ones.
 		if reflect.DeepEqual(have.args, args) {
-			return have.plugin, nil
+			return have.builtin, nil
 		}
 	}
 	made, err := row.build(args)
 	if err != nil {
-		return nil, fmt.Errorf("initializing plugin %q: %w", row.name, err)
+		return builtin{}, fmt.Errorf("initializing plugin %q: %w", row.name, err)
 	}
 	if p.made == nil {
 		p.made = map[string][]instance{}
 	}
-	p.made[row.name] = append(p.made[row.name], instance{args, made})
-	return made, nil
+	own := builtin{made, made.Parts()}
+	p.made[row.name] = append(p.made[row.name], instance{args, own})
+	return own, nil
 }
 
 // instances returns the enabled plugins, by name. It omits unknown plugins, and those
 // that Berth lacks.
-func (p *plugins) instances(known registry, enabled []string, configs []configv1.PluginConfig, ignored []string) (map[string]plugin.Plugin, error) {
-	made := make(map[string]plugin.Plugin, len(enabled))
+func (p *plugins) instances(known registry, enabled []string, configs []configv1.PluginConfig, ignored []string) (map[string]builtin, error) {
+	made := make(map[string]builtin, len(enabled))
 	for _, name := range enabled {
 		row := known.find(name)
 		if row == nil || row.build == nil {
@@ -230,33 +242,37 @@ func checkCounts(profile string, order *effective, unmade bool) error {
 }
 
 // assemble puts plugins into the profile's lists, each in the order of its point.
-func assemble(profile *plugin.Profile, order *effective, made map[string]plugin.Plugin, weights map[string]int64, external *Adapters) error {
-	sorts, err := all(order[queueSort], queueSort, and(made, external.QueueSort), as[plugin.QueueSort])
+func assemble(profile *plugin.Profile, order *effective, made map[string]builtin, weights map[string]int64, external *Adapters) error {
+	sorts, err := parts(order, queueSort, made, external.QueueSort, func(p *plugin.Parts) *plugin.QueueSort { return p.QueueSort })
 	if err != nil {
 		return err
 	}
-	profile.QueueSort = prioritysort.New() // until the out-of-tree plugin is built
+	profile.QueueSort = prioritysort.New().Parts().QueueSort // until the out-of-tree plugin is built
 	if len(sorts) > 0 {
 		profile.QueueSort = sorts[0]
 	}
-	if profile.PreEnqueue, err = all(order[preEnqueue], preEnqueue, and(made, external.PreEnqueue), plugin.AsPreEnqueue); err != nil {
+	if profile.PreEnqueue, err = parts(order, preEnqueue, made, external.PreEnqueue, func(p *plugin.Parts) *plugin.PreEnqueue { return p.PreEnqueue }); err != nil {
 		return err
 	}
-	preFilters := and(made, external.PreFilter)
 	for _, name := range order[preFilter] {
-		if p, ok := preFilters[name].(plugin.PreFilter); ok {
+		p := external.PreFilter[name]
+		if own := made[name].parts; own != nil {
+			p = own.PreFilter
+		}
+		if p != nil { // most of kube-scheduler's plugins only prepare Filter there
 			profile.PreFilters = append(profile.PreFilters, p)
 		}
 	}
 	if profile.Filters, err = all(order[filter], filter, and(made, external.Filter), plugin.AsFilter); err != nil {
 		return err
 	}
-	if profile.PostFilters, err = all(order[postFilter], postFilter, and(made, external.PostFilter), as[plugin.PostFilter]); err != nil {
+	if profile.PostFilters, err = parts(order, postFilter, made, external.PostFilter, func(p *plugin.Parts) *plugin.PostFilter { return p.PostFilter }); err != nil {
 		return err
 	}
-	// The built-in plugins do at Score what kube-scheduler's do at PreScore.
-	if profile.PreScores, err = all(order[preScore], preScore, and(nil, external.PreScore), as[plugin.PreScore]); err != nil {
-		return err
+	for _, name := range order[preScore] { // built-in plugins do at Score what kube-scheduler's do at PreScore
+		if p := external.PreScore[name]; p != nil {
+			profile.PreScores = append(profile.PreScores, p)
+		}
 	}
 	scores, err := all(order[score], score, and(made, external.Score), plugin.AsScore)
 	if err != nil {
@@ -269,37 +285,37 @@ func assemble(profile *plugin.Profile, order *effective, made map[string]plugin.
 }
 
 // assembleBinding puts plugins into the lists of the points after a node is chosen.
-func assembleBinding(profile *plugin.Profile, order *effective, made map[string]plugin.Plugin, external *Adapters) (err error) {
-	if profile.Reserve, err = all(order[reserve], reserve, and(made, external.Reserve), as[plugin.Reserve]); err != nil {
+func assembleBinding(profile *plugin.Profile, order *effective, made map[string]builtin, external *Adapters) (err error) {
+	if profile.Reserve, err = parts(order, reserve, made, external.Reserve, func(p *plugin.Parts) *plugin.Reserve { return p.Reserve }); err != nil {
 		return err
 	}
-	if profile.Permit, err = all(order[permit], permit, and(made, external.Permit), as[plugin.Permit]); err != nil {
+	if profile.Permit, err = parts(order, permit, made, external.Permit, func(p *plugin.Parts) *plugin.Permit { return p.Permit }); err != nil {
 		return err
 	}
-	if profile.PreBind, err = all(order[preBind], preBind, and(made, external.PreBind), as[plugin.PreBind]); err != nil {
+	if profile.PreBind, err = parts(order, preBind, made, external.PreBind, func(p *plugin.Parts) *plugin.PreBind { return p.PreBind }); err != nil {
 		return err
 	}
-	if profile.Bind, err = all(order[bind], bind, made, as[plugin.Bind]); err != nil {
+	if profile.Bind, err = parts(order, bind, made, nil, func(p *plugin.Parts) *plugin.Bind { return p.Bind }); err != nil {
 		return err
 	}
-	profile.PostBind, err = all(order[postBind], postBind, and(made, external.PostBind), as[plugin.PostBind])
+	profile.PostBind, err = parts(order, postBind, made, external.PostBind, func(p *plugin.Parts) *plugin.PostBind { return p.PostBind })
 	return err
 }
 
 // placementsOf returns the plugins for pod groups, or nil if their gate is off.
-func placementsOf(known registry, plugins *configv1.Plugins, order *effective, made map[string]plugin.Plugin) (*plugin.Placements, error) {
+func placementsOf(known registry, plugins *configv1.Plugins, order *effective, made map[string]builtin) (*plugin.Placements, error) {
 	if !known.placements {
 		return nil, nil
 	}
 	placements := &plugin.Placements{}
-	generators, err := all(order[placementGenerate], placementGenerate, made, as[plugin.PlacementGenerate])
+	generators, err := parts(order, placementGenerate, made, nil, func(p *plugin.Parts) *plugin.PlacementGenerate { return p.PlacementGenerate })
 	if err != nil {
 		return nil, err
 	}
 	if len(generators) > 0 {
 		placements.Generate = generators[0] // at most one exists
 	}
-	scorers, err := all(order[placementScore], placementScore, made, as[plugin.PlacementScore])
+	scorers, err := parts(order, placementScore, made, nil, func(p *plugin.Parts) *plugin.PlacementScore { return p.PlacementScore })
 	if err != nil {
 		return nil, err
 	}
@@ -308,18 +324,35 @@ func placementsOf(known registry, plugins *configv1.Plugins, order *effective, m
 		return nil, err
 	}
 	for _, s := range scorers {
-		placements.Scores = append(placements.Scores, plugin.WeightedPlacement{PlacementScore: s, Weight: byName[s.Name()]})
+		placements.Scores = append(placements.Scores, plugin.WeightedPlacement{PlacementScore: s, Weight: byName[s.Name]})
 	}
 	return placements, nil
 }
 
-// and returns the built-in plugins and the adapters of one point, by name.
-func and[T plugin.Plugin](made map[string]plugin.Plugin, adapters map[string]T) map[string]plugin.Plugin {
-	if len(adapters) == 0 {
-		return made
+// parts returns the plugins' parts at a point. A built-in plugin without the part is a
+// mistake in the table.
+func parts[T any](order *effective, p point, made map[string]builtin, external map[string]*T, part func(*plugin.Parts) *T) ([]*T, error) {
+	var list []*T
+	for _, name := range order[p] {
+		own := external[name]
+		if builtIn := made[name].parts; builtIn != nil {
+			if own = part(builtIn); own == nil {
+				return nil, fmt.Errorf("plugin %q does not extend %s plugin", name, pointNames[p].plugin)
+			}
+		}
+		if own != nil {
+			list = append(list, own)
+		}
 	}
+	return list, nil
+}
+
+// and returns the built-in plugins and the adapters of one point, by name.
+func and[T plugin.Plugin](made map[string]builtin, adapters map[string]T) map[string]plugin.Plugin {
 	both := make(map[string]plugin.Plugin, len(made)+len(adapters))
-	maps.Copy(both, made)
+	for name, own := range made {
+		both[name] = own.plugin
+	}
 	for name, adapter := range adapters {
 		both[name] = adapter
 	}
@@ -341,9 +374,4 @@ func all[T plugin.Plugin](names []string, p point, made map[string]plugin.Plugin
 		list = append(list, own)
 	}
 	return list, nil
-}
-
-func as[T plugin.Plugin](p plugin.Plugin) (own T, ok bool) {
-	own, ok = p.(T)
-	return own, ok
 }

@@ -33,7 +33,7 @@ func (s slowSource) Asked() ([]model.NominationRequest, []model.PodKey) {
 
 // slowSort takes two seconds to compare two pods.
 type slowSort struct {
-	plugin.QueueSort
+	*plugin.QueueSort
 	compared *int
 }
 
@@ -69,7 +69,7 @@ func TestHowLongARoundTakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _, _ := defaultParts(t, false)
 		compared, atAsked, applying, popping := 0, 0, 0, -1
-		c.Profiles[0].QueueSort = slowSort{c.Profiles[0].QueueSort, &compared}
+		c.Profiles[0].QueueSort = &plugin.QueueSort{Name: "SlowSort", Less: slowSort{c.Profiles[0].QueueSort, &compared}.Less}
 		waiting, err := queue.New(c.Queue(queue.DefaultMaxParked))
 		if err != nil {
 			t.Fatal(err)

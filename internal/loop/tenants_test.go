@@ -82,15 +82,12 @@ func TestUnfinishedTurnYieldsToHigherPriority(t *testing.T) {
 	}
 }
 
-// fromOutside is an out-of-tree QueueSort plugin.
-type fromOutside struct{ plugin.QueueSort }
-
-func (fromOutside) Name() string { return "Theirs" }
-
 // TestUnfinishedTurnKeepsAnOutsideOrder uses an out-of-tree QueueSort plugin. An
 // unfinished turn must continue before any other pod has its turn.
 func TestUnfinishedTurnKeepsAnOutsideOrder(t *testing.T) {
-	c := newCharging(t, func(c *config.Config) { c.Profiles[0].QueueSort = fromOutside{c.Profiles[0].QueueSort} })
+	c := newCharging(t, func(c *config.Config) {
+		c.Profiles[0].QueueSort = &plugin.QueueSort{Name: "Theirs", Less: c.Profiles[0].QueueSort.Less}
+	})
 	c.changes.Set(tenant("heavy", "heavy", 0, costs(50)))
 	c.changes.Set(tenant("other", "other", 0))
 	for i, want := range []string{"…heavy", "…heavy", "heavy", "other", ""} {

@@ -36,8 +36,8 @@ type waitingPod struct {
 
 type wait struct {
 	pod *waitingPod
-	// nil if only others can end the wait, as with out-of-tree plugins
-	waiter plugin.Waiter
+	// done is nil if only others can end the wait, as with out-of-tree plugins.
+	done   plugin.Done
 	plugin string
 	refs   []model.Ref
 	// Invariant: at has the position of the wait in waits.byRef for each of refs.
@@ -71,7 +71,7 @@ func (l *Loop) await(placement *plan.Placement) {
 		if step := &placement.Steps[i]; step.Wait != nil {
 			w := &wait{pod: pod, plugin: step.Plugin}
 			if p := l.engine.Profile(placement.Pod.SchedulerName); p != nil {
-				w.waiter = p.Waiter(step.Plugin)
+				w.done = p.Done(step.Plugin)
 			}
 			for _, ref := range step.Wait.For {
 				if !slices.Contains(w.refs, ref) {
@@ -144,12 +144,12 @@ func (l *Loop) endWaits(changes []model.Change) {
 
 // ask checks with the plugin whether a wait is over, and reports its end to commit.
 func (l *Loop) ask(w *wait) {
-	if w.waiter == nil {
+	if w.done == nil {
 		return
 	}
 	l.waits.asked++
 	uid := w.pod.placement.Pod.UID
-	done, err := w.waiter.Done(l.state.View(), &w.pod.placement)
+	done, err := w.done(l.state.View(), &w.pod.placement)
 	switch {
 	case err != nil:
 		l.commit.Reject(uid, w.plugin, err)

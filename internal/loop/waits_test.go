@@ -17,6 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/proof/build"
+	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
 // heeding is a committer that carries nothing out and records the calls about waits.
@@ -104,7 +105,7 @@ type awaiting struct {
 func newAwaiting(t *testing.T, p *patient, names ...string) *awaiting {
 	t.Helper()
 	c, waiting, decider := defaultParts(t, true)
-	c.Profiles[0].Permit = append([]plugin.Permit{}, p, foreign{})
+	c.Profiles[0].Permit = []*plugin.Permit{plugintest.PartsOf(p).Permit, plugintest.PartsOf(foreign{}).Permit}
 	a := &awaiting{T: t, patient: p, changes: ingest.New(c.Compile()), commit: &heeding{}, now: time.Unix(1_000_000, 0)}
 	a.loop = loop.New(loop.Config{Source: a.changes, Queue: waiting, Engine: decider, Commit: a.commit})
 	a.changes.Set(build.Node("a", build.Allocatable("cpu=10 memory=8Gi pods=10")))

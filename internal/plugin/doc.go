@@ -1,10 +1,23 @@
 // Package plugin is the contract of the built-in plugins, by kube-scheduler's extension
 // points.
 //
-// It defines an interface for each extension point, the compiled forms of a plugin's
-// demands, and Profile, the plugins of one scheduler name in order. It owns nothing and
-// decides nothing: the queue runs PreEnqueue, QueueSort and EnqueueExtensions, the engine
-// PreFilter to Reserve and PostFilter, commit Permit to PostBind.
+// It defines the parts of a plugin at the extension points, the compiled forms of a
+// plugin's demands, and Profile, the plugins of one scheduler name in order. It owns
+// nothing and decides nothing: the queue runs PreEnqueue, QueueSort and
+// EnqueueExtensions, the engine PreFilter to Reserve and PostFilter, commit Permit to
+// PostBind.
+//
+// # Parts
+//
+// Parts lists everything that a plugin may do. A part is a struct of functions, and its
+// optional functions are nil if the plugin lacks them. A copy of a part therefore has all
+// of its functions, while a wrapper of an interface could lose one silently. Filter and
+// Score are still interfaces.
+//
+//	plugin.New(plugin.Parts{
+//		Name:      "NodeName",
+//		PreFilter: &plugin.PreFilter{Run: p.PreFilter, Skips: p.Skips},
+//	})
 //
 // # Needs
 //
@@ -49,7 +62,7 @@
 //
 // Plugins and needs have further interfaces, found by type assertion:
 //
-//   - PodPreFilter: the pod alone shows that the plugin restricts nothing, so its
+//   - PreFilter.Skips: the pod alone shows that the plugin restricts nothing, so its
 //     PreFilter is skipped.
 //   - Preparing: long needs, such as 10,000 terms or tolerations, are indexed before the
 //     pod reaches the loop. A verdict then costs the node's size, not the need's. The
@@ -57,5 +70,5 @@
 //     identifies the need. design/limits.md has the limits.
 //   - VaryingFilter, VaryingScore: for some pods, such as those with extended resources
 //     backed by devices, the need depends on the state.
-//   - GroupPreEnqueue, GroupFreeing, PlacementGenerate: for pod groups.
+//   - PreEnqueue.Group, PostFilter.Freeing, PlacementGenerate: for pod groups.
 package plugin

@@ -69,12 +69,11 @@ type TurnVerdicts interface {
 	FilterAll(slots []int32, codes []reason.Code)
 }
 
-// PreScore plugins run before nodes are scored.
-type PreScore interface {
-	Plugin
-	// PreScore is called with the feasible nodes, at least two. An error fails the pod's
-	// turn.
-	PreScore(v state.View, slots []int32) error
+// PreScore runs before nodes are scored.
+type PreScore struct {
+	Name string
+	// Run is called with the feasible nodes, at least two. An error fails the pod's turn.
+	Run func(v state.View, slots []int32) error
 }
 
 // TurnScore rates the feasible nodes in one of a pod's turns. Its scores are not cached.
@@ -148,10 +147,10 @@ const ExtenderName = "Extender"
 
 // BindSteps binds pods without a Bind plugin's object: by an extender, or by an
 // out-of-tree Bind plugin.
-type BindSteps interface {
-	Plugin
-	// BindSteps returns the step that binds the pod, which has a Call. If it returns no
-	// step, or if its Call is skipped, the next BindSteps binds the pod, and finally the
-	// first Bind plugin. An error sends the pod back to the queue.
-	BindSteps(v state.View, p *plan.Placement) ([]plan.Step, error)
+type BindSteps struct {
+	Name string
+	// Steps returns the step that binds the pod, which has a Call. If it returns no step,
+	// or if its Call is skipped, the next BindSteps binds the pod, and finally the first
+	// Bind plugin.
+	Steps Steps
 }

@@ -21,54 +21,93 @@ type Plugin interface {
 	Name() string
 }
 
-// PreEnqueue plugins decide whether a pod may be tried at all. Each is a PodPreEnqueue, a
-// StatePreEnqueue or a GroupPreEnqueue.
-type PreEnqueue interface{ Plugin }
+// Parts are a plugin's parts at the extension points. Parts that are nil do not exist.
+type Parts struct {
+	// Name is kube-scheduler's name of the plugin.
+	Name string
 
-// PodPreEnqueue is a PreEnqueue plugin that depends on the pod alone.
-type PodPreEnqueue interface {
-	PreEnqueue
-	// PreEnqueue returns the reason to hold the pod back, or "".
-	PreEnqueue(pod *model.Pod) (reason string)
+	QueueSort         *QueueSort
+	PreEnqueue        *PreEnqueue
+	PreFilter         *PreFilter
+	PostFilter        *PostFilter
+	PreScore          *PreScore
+	PlacementGenerate *PlacementGenerate
+	PlacementScore    *PlacementScore
+	Reserve           *Reserve
+	Permit            *Permit
+	PreBind           *PreBind
+	Bind              *Bind
+	PostBind          *PostBind
 }
 
-// StatePreEnqueue is a PreEnqueue plugin that reads the cluster, such as objects that the
-// pod refers to. A pod that it holds is checked again on the events that the plugin has
-// registered for. A pod that has passed is checked again only when it is about to become
-// active or to back off, whatever changes in the cluster before.
-type StatePreEnqueue interface {
-	PreEnqueue
-	// PreEnqueueIn returns the reason to hold the pod back, or "". The view shows the
-	// state without a draft.
-	PreEnqueueIn(v state.View, pod *model.Pod) (reason string)
-}
-
-// GroupPreEnqueue is a PreEnqueue plugin that decides about all members of a pod group.
-type GroupPreEnqueue interface {
-	PreEnqueue
-	// PreEnqueueGroup returns the reason to hold the group back, or "". all counts the
-	// members with and without a node.
-	PreEnqueueGroup(group *model.PodGroup, all int) (reason string)
-	// PreEnqueueTree does the same for the groups below a composite group. all returns
-	// the number of members of a group.
-	PreEnqueueTree(tree *model.GroupTree, all func(model.GroupKey) int) (reason string)
-}
-
-// AsPreEnqueue returns the plugin as a PreEnqueue plugin, if it is one.
-func AsPreEnqueue(p Plugin) (pre PreEnqueue, ok bool) {
-	switch p.(type) {
-	case PodPreEnqueue, StatePreEnqueue, GroupPreEnqueue:
-		return p, true
+// New returns the plugin with its name in each of its parts.
+func New(p Parts) *Parts {
+	if p.QueueSort != nil {
+		p.QueueSort.Name = p.Name
 	}
-	return nil, false
+	if p.PreEnqueue != nil {
+		p.PreEnqueue.Name = p.Name
+	}
+	if p.PreFilter != nil {
+		p.PreFilter.Name = p.Name
+	}
+	if p.PostFilter != nil {
+		p.PostFilter.Name = p.Name
+	}
+	if p.PreScore != nil {
+		p.PreScore.Name = p.Name
+	}
+	if p.PlacementGenerate != nil {
+		p.PlacementGenerate.Name = p.Name
+	}
+	if p.PlacementScore != nil {
+		p.PlacementScore.Name = p.Name
+	}
+	if p.Reserve != nil {
+		p.Reserve.Name = p.Name
+	}
+	if p.Permit != nil {
+		p.Permit.Name = p.Name
+	}
+	if p.PreBind != nil {
+		p.PreBind.Name = p.Name
+	}
+	if p.Bind != nil {
+		p.Bind.Name = p.Name
+	}
+	if p.PostBind != nil {
+		p.PostBind.Name = p.Name
+	}
+	return &p
+}
+
+// PreEnqueue decides whether a pod may be tried at all. Exactly one of Pod, In and Group
+// is set; Tree is set with Group.
+type PreEnqueue struct {
+	Name string
+	// Pod returns the reason to hold the pod back, or "". It depends on the pod alone.
+	Pod func(pod *model.Pod) (reason string)
+	// In is Pod for a plugin that reads the cluster, such as objects that the pod refers
+	// to. The view shows the state without a draft.
+	//
+	// A pod that it holds is checked again on the events that the plugin has registered
+	// for. A pod that has passed is checked again only when it is about to become active
+	// or to back off, whatever changes in the cluster before.
+	In func(v state.View, pod *model.Pod) (reason string)
+	// Group decides about all members of a pod group. It returns the reason to hold the
+	// group back, or "". all counts the members with and without a node.
+	Group func(group *model.PodGroup, all int) (reason string)
+	// Tree is Group for the groups below a composite group. all returns the number of
+	// members of a group.
+	Tree func(tree *model.GroupTree, all func(model.GroupKey) int) (reason string)
 }
 
 // QueueSort orders the pods in the active queue. All profiles have the same QueueSort.
-type QueueSort interface {
-	Plugin
+type QueueSort struct {
+	Name string
 	// Less reports whether a goes before b. If neither does, the earlier arrival goes
 	// first.
-	Less(a, b Queued) bool
+	Less func(a, b Queued) bool
 }
 
 // EnqueueExtensions registers the events that may make a rejected pod schedulable.
@@ -88,11 +127,18 @@ type StateEnqueueExtensions interface {
 	AskedIn(v state.View, pod *model.Pod) model.Need
 }
 
-// PreFilter plugins run before any node is checked.
-type PreFilter interface {
-	Plugin
-	// PreFilter may restrict the pod to some nodes, or reject all nodes.
-	PreFilter(v state.View, pod *model.Pod) PreFilterResult
+// PreFilter runs before any node is checked.
+type PreFilter struct {
+	Name string
+	// Run may restrict the pod to some nodes, or reject all nodes.
+	Run func(v state.View, pod *model.Pod) PreFilterResult
+	// Skips reports whether Run returns the zero result for the pod in every view. Run is
+	// then not called in the pod's turns. Skips is called before the pod reaches the
+	// loop, in the goroutine that compiles pods. Nil means that Run is always called.
+	Skips func(pod *model.Pod) bool
+	// Bars returns why the pod can never be bound, or "": it needs a feature that Berth
+	// lacks. Only the stand-in of a missing plugin sets it.
+	Bars func(pod *model.Pod, classes model.ClassResolver) string
 }
 
 // PreFilterResult is the result of a PreFilter plugin. The zero value restricts nothing.
@@ -113,15 +159,6 @@ type PreFilterResult struct {
 
 // IsZero reports whether the result restricts nothing.
 func (r *PreFilterResult) IsZero() bool { return !r.Narrowed && r.Rejection == "" && r.Err == nil }
-
-// PodPreFilter is a PreFilter plugin that can skip a pod by looking at the pod alone. It
-// does not run in the turns of skipped pods.
-type PodPreFilter interface {
-	PreFilter
-	// Skips reports whether PreFilter returns the zero result for the pod in every view.
-	// It is called before the pod reaches the loop, in the goroutine that compiles pods.
-	Skips(pod *model.Pod) bool
-}
 
 // Filter plugins decide on which nodes a pod may run. Each is a NodeFilter, a
 // StateFilter, a CountFilter or a TurnFilter.
@@ -182,43 +219,48 @@ func AsFilter(p Plugin) (f Filter, ok bool) {
 	return nil, false
 }
 
-// PostFilter plugins make room for a pod without a feasible node, or explain why they
-// cannot.
-type PostFilter interface {
-	Plugin
-	// PostFilter may return pods to evict so that the pod fits on a node. The pod is then
+// PostFilter makes room for a pod without a feasible node, or explains why it cannot.
+type PostFilter struct {
+	Name string
+	// Run may return pods to evict so that the pod fits on a node. The pod is then
 	// nominated to that node. An error ends the chain. It becomes part of the rejection's
 	// text and leaves the nomination unchanged.
-	PostFilter(c Cycle, pod *model.Pod) (PostFilterResult, error)
+	Run func(c Cycle, pod *model.Pod) (PostFilterResult, error)
+	// Own reports whether the pod has objects of its own that Run reads. The result then
+	// does not apply to other pods with equal needs. Nil means that Run reads no such
+	// objects.
+	Own func(v state.View, pod *model.Pod) bool
+	// Group is set if the plugin evicts pods for pod groups.
+	Group *GroupPreemption
+	// Freeing is set if the plugin releases objects for pod groups.
+	Freeing *GroupFreeing
 }
 
-// GroupPostFilter is the PostFilter plugin that evicts pods for pod groups. The package
-// decide/gang chooses the victims, because it runs the group's turn.
-type GroupPostFilter interface {
-	PostFilter
-	// ByGroupPolicy reports whether the group's own preemption policy applies, instead of
-	// the policies of its members.
-	ByGroupPolicy() bool
-	// Rules returns the rules of the release.
-	Rules() PreemptionRules
+// GroupPreemption are the settings of the PostFilter plugin that evicts pods for pod
+// groups. Package decide/gang chooses the victims, because it runs the group's turn.
+type GroupPreemption struct {
+	// OwnPolicy means that the group's own preemption policy applies, instead of the
+	// policies of its members.
+	OwnPolicy bool
+	// Rules are the rules of the release.
+	Rules PreemptionRules
 }
 
-// GroupFreeing is a PostFilter plugin that releases objects for a pod group. It runs
-// after the group's attempt has failed. Member is first called for each tried member, in
-// a cycle with the earlier members where that attempt had placed them.
-type GroupFreeing interface {
-	PostFilter
-	// ConcernsGroup reports whether the member has objects that require a call of Member.
-	// If no member has such objects, Member is not called at all.
-	ConcernsGroup(v state.View, member *model.Pod) bool
+// GroupFreeing releases objects for a pod group. It runs after the group's attempt has
+// failed. Member is first called for each tried member, in a cycle with the earlier
+// members where that attempt had placed them.
+type GroupFreeing struct {
+	// Concerns reports whether the member has objects that require a call of Member. If
+	// no member has such objects, Member is not called at all.
+	Concerns func(v state.View, member *model.Pod) bool
 	// Member returns the plugin's note on the cycle of a member, which may have found a
 	// node. Nil means that kube-scheduler's plugin would not have run in that cycle.
-	Member(c Cycle, member *model.Pod) GroupNote
-	// FreeForGroup returns the objects to release for a group that has no member on a
-	// node. notes are the results of Member except nil results. They are nil if Member
-	// was not called because of ConcernsGroup. first is the first member that was tried.
-	// An error fails the attempt.
-	FreeForGroup(v state.View, group *model.PodGroup, first *model.Pod, notes []GroupNote) (GroupFreed, error)
+	Member func(c Cycle, member *model.Pod) GroupNote
+	// Free returns the objects to release for a group that has no member on a node. notes
+	// are the results of Member except nil results. They are nil if Member was not called
+	// because of Concerns. first is the first member that was tried. An error fails the
+	// attempt.
+	Free func(v state.View, group *model.PodGroup, first *model.Pod, notes []GroupNote) (GroupFreed, error)
 }
 
 // GroupNote is the note of a GroupFreeing plugin on one member, a type of the plugin.
@@ -232,14 +274,6 @@ type GroupFreed struct {
 	Message string
 	// Writes are sent when the decision is carried out, like those in a PostFilterResult.
 	Writes []plan.Write
-}
-
-// OwnPostFilter is a PostFilter plugin that may read objects of the pod itself. Its
-// result for such a pod does not apply to other pods with equal needs.
-type OwnPostFilter interface {
-	PostFilter
-	// LooksAtOwn reports whether the pod has such objects.
-	LooksAtOwn(v state.View, pod *model.Pod) bool
 }
 
 // PostFilterResult is the result of a PostFilter plugin. The zero value is
@@ -390,52 +424,53 @@ func AsScore(p Plugin) (s Score, ok bool) {
 	return nil, false
 }
 
-// Reserve plugins reserve objects for a pod besides the node's resources.
-type Reserve interface {
-	Plugin
-	// Reserve returns the holds of a pod placed on the node, which last until the pod is
+// Reserve reserves objects for a pod besides the node's resources.
+type Reserve struct {
+	Name string
+	// Holds returns the holds of a pod placed on the node, which last until the pod is
 	// forgotten. An error sends the pod back to the queue.
-	Reserve(v state.View, pod *model.Pod, slot int32) ([]plan.Hold, error)
+	Holds func(v state.View, pod *model.Pod, slot int32) ([]plan.Hold, error)
 }
 
-// Permit plugins add steps, such as waiting, before the binding of a placement.
-type Permit interface {
-	Plugin
-	// Permit returns the steps in order. An error sends the pod back to the queue.
-	Permit(v state.View, p *plan.Placement) ([]plan.Step, error)
+// Steps returns the steps that a plugin adds to the binding of a placement, in order. An
+// error sends the pod back to the queue.
+type Steps func(v state.View, p *plan.Placement) ([]plan.Step, error)
+
+// Done reports whether a plugin's step for the placement may stop waiting. It is called
+// when an object that the step names has changed. An error means that the wait can never
+// succeed.
+type Done func(v state.View, p *plan.Placement) (done bool, err error)
+
+// Permit adds steps, such as waiting, before the binding of a placement.
+type Permit struct {
+	Name  string
+	Steps Steps
+	// Done is set if steps wait.
+	Done Done
 }
 
-// PreBind plugins add steps between a decision and its binding, such as binding volumes.
-type PreBind interface {
-	Plugin
-	// PreBind returns the steps in order. An error sends the pod back to the queue.
-	PreBind(v state.View, p *plan.Placement) ([]plan.Step, error)
+// PreBind adds steps between a decision and its binding, such as binding volumes.
+type PreBind struct {
+	Name  string
+	Steps Steps
+	// Done is set if steps wait.
+	Done Done
 }
 
-// Waiter is a Permit or PreBind plugin with steps that wait.
-type Waiter interface {
-	Plugin
-	// Done reports whether the plugin's step for the placement may stop waiting. It is
-	// called when an object that the step names has changed. An error means that the wait
-	// can never succeed.
-	Done(v state.View, p *plan.Placement) (done bool, err error)
-}
-
-// Bind plugins bind pods. The first Bind plugin of a profile binds all of its pods.
-type Bind interface {
-	Plugin
+// Bind binds pods. The first Bind plugin of a profile binds all of its pods.
+type Bind struct {
+	Name string
 	// Binding returns the object that binds the pod to the node.
-	Binding(pod *model.Pod, nodeName string) *v1.Binding
-	// Tries returns the number of attempts at a binding before its failure is final.
-	Tries() int
+	Binding func(pod *model.Pod, nodeName string) *v1.Binding
+	// Tries is the number of attempts at a binding before its failure is final.
+	Tries int
 	// Retry reports whether, and after which wait, a binding is sent again when attempt
 	// number try, counted from 1, has failed with err.
-	Retry(err error, try int) (wait time.Duration, again bool)
+	Retry func(err error, try int) (wait time.Duration, again bool)
 }
 
-// PostBind plugins add steps after the binding.
-type PostBind interface {
-	Plugin
-	// PostBind returns the steps in order.
-	PostBind(v state.View, p *plan.Placement) ([]plan.Step, error)
+// PostBind adds steps after the binding.
+type PostBind struct {
+	Name  string
+	Steps Steps
 }

@@ -14,26 +14,26 @@ import (
 type Profile struct {
 	// Name is the pods' spec.schedulerName.
 	Name              string
-	QueueSort         QueueSort
-	PreEnqueue        []PreEnqueue
+	QueueSort         *QueueSort
+	PreEnqueue        []*PreEnqueue
 	EnqueueExtensions []EnqueueExtensions
-	PreFilters        []PreFilter
+	PreFilters        []*PreFilter
 	// PreFilterOrder names the plugins at PreFilter in order, including StateFilters. The
 	// first plugin that rejects a pod is reported. If it is empty, StateFilters come
 	// last, in the order of Filters.
 	PreFilterOrder []string
 	// Filters run in this order. The first filter that rejects a node is reported.
 	Filters     []Filter
-	PostFilters []PostFilter
-	PreScores   []PreScore
+	PostFilters []*PostFilter
+	PreScores   []*PreScore
 	Scores      []Weighted
-	Reserve     []Reserve
-	Permit      []Permit
-	PreBind     []PreBind
+	Reserve     []*Reserve
+	Permit      []*Permit
+	PreBind     []*PreBind
 	// BindSteps are tried before Bind, in this order.
-	BindSteps []BindSteps
-	Bind      []Bind
-	PostBind  []PostBind
+	BindSteps []*BindSteps
+	Bind      []*Bind
+	PostBind  []*PostBind
 	// Placements divide the nodes for pod groups. Nil means that members may use any
 	// nodes.
 	Placements *Placements
@@ -99,16 +99,17 @@ func (p *Profile) PreFilterAt(name string) int {
 	return len(p.PreFilterOrder)
 }
 
-// Waiter returns the named plugin of the profile if it has steps that wait, or nil.
-func (p *Profile) Waiter(name string) Waiter {
+// Done returns the function that ends the waits of the named plugin's steps, or nil if no
+// step of the plugin waits.
+func (p *Profile) Done(name string) Done {
 	for _, x := range p.Permit {
-		if w, ok := x.(Waiter); ok && w.Name() == name {
-			return w
+		if x.Done != nil && x.Name == name {
+			return x.Done
 		}
 	}
 	for _, x := range p.PreBind {
-		if w, ok := x.(Waiter); ok && w.Name() == name {
-			return w
+		if x.Done != nil && x.Name == name {
+			return x.Done
 		}
 	}
 	return nil
@@ -118,21 +119,21 @@ func (p *Profile) Waiter(name string) Waiter {
 // Both are empty if the pod may be tried.
 func (p *Profile) RunPreEnqueue(v state.View, pod *model.Pod) (plugin, reason string) {
 	for _, pre := range p.PreEnqueue {
-		if reason := preEnqueue(pre, v, pod); reason != "" {
-			return pre.Name(), reason
+		if reason := pre.run(v, pod); reason != "" {
+			return pre.Name, reason
 		}
 	}
 	return "", ""
 }
 
-func preEnqueue(p PreEnqueue, v state.View, pod *model.Pod) (reason string) {
-	switch p := p.(type) {
-	case PodPreEnqueue:
-		return p.PreEnqueue(pod)
-	case StatePreEnqueue:
-		return p.PreEnqueueIn(v, pod)
+func (p *PreEnqueue) run(v state.View, pod *model.Pod) (reason string) {
+	switch {
+	case p.Pod != nil:
+		return p.Pod(pod)
+	case p.In != nil:
+		return p.In(v, pod)
 	}
-	return ""
+	return "" // Group decides about groups
 }
 
 // Compile computes the pod's needs, first of each filter, then of each score plugin of
@@ -199,7 +200,7 @@ func (p *Profile) SetNeed(at int, s SetScore, pod *model.Pod) SetNeed {
 // skipped returns the PreFilter plugins that restrict nothing for the pod, as bits.
 func (p *Profile) skipped(pod *model.Pod) (bits uint64) {
 	for i, f := range p.PreFilters {
-		if f, ok := f.(PodPreFilter); ok && f.Skips(pod) {
+		if f.Skips != nil && f.Skips(pod) {
 			bits |= 1 << i // a shift of 64 or more yields 0, so later plugins always run
 		}
 	}

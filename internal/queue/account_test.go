@@ -16,6 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/model/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
 // podIn returns a pod in a namespace.
@@ -282,7 +283,7 @@ func (outsideSort) Less(a, b plugin.Queued) bool { return a.Pod.Name < b.Pod.Nam
 // TestOutsideOrderIsKept checks that no pod yields under an out-of-tree QueueSort
 // plugin, whatever the cost of turns.
 func TestOutsideOrderIsKept(t *testing.T) {
-	for _, sort := range []plugin.QueueSort{outsideSort{}, prioritysort.New()} {
+	for _, sort := range []*plugin.QueueSort{plugintest.PartsOf(outsideSort{}).QueueSort, prioritysort.New().Parts().QueueSort} {
 		q, err := New(Config{
 			Profiles:       []*plugin.Profile{{QueueSort: sort}},
 			BackoffInitial: time.Second, MaxBackoff: 10 * time.Second, MaxParked: 5 * time.Minute,
@@ -293,11 +294,11 @@ func TestOutsideOrderIsKept(t *testing.T) {
 		q.Wake(at(0), state.Delta{Arrived: podsIn("heavy", 3, 0)})
 		q.Wake(at(1), state.Delta{Arrived: podsIn("light", 2, 0)})
 		want := []string{"heavy0", "heavy1", "heavy2", "light0", "light1"}
-		if sort.Name() == ownSort {
+		if sort.Name == ownSort {
 			want = []string{"heavy0", "light0", "light1", "heavy1", "heavy2"}
 		}
 		if got := turns(t, q, at(2), map[string]float64{"heavy": 50}); !slices.Equal(got, want) {
-			t.Errorf("%s: turns in the order %q, want %q", sort.Name(), got, want)
+			t.Errorf("%s: turns in the order %q, want %q", sort.Name, got, want)
 		}
 	}
 }

@@ -90,7 +90,7 @@ func (q *Queue) brief(now time.Time, e *entry) (b Brief, line *entry) {
 
 // turnOf returns the turn of an active entry.
 func (q *Queue) turnOf(e *entry) *Turn {
-	if q.config.Profiles[0].QueueSort.Name() != ownSort {
+	if q.config.Profiles[0].QueueSort.Name != ownSort {
 		return nil
 	}
 	t := &Turn{priority: e.pod.Priority, since: e.since, order: e.order}

@@ -10,6 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/model/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
 // briefOf returns the brief of a pod in the queue.
@@ -114,7 +115,7 @@ func TestTurns(t *testing.T) {
 // call the plugin.
 func TestNoTurns(t *testing.T) {
 	sort := &countingSort{}
-	q := newOutsideQueue(t, func(p *plugin.Profile) { p.QueueSort = sort })
+	q := newOutsideQueue(t, func(p *plugin.Profile) { p.QueueSort = plugintest.PartsOf(sort).QueueSort })
 	p := pod("a", 2)
 	q.Wake(at(0), arrived(p, pod("b", 1)))
 	before := sort.asked
@@ -146,7 +147,7 @@ func BenchmarkBrief(b *testing.B) {
 
 // TestBriefOfAPreemptingGroup: each member waits for the victims of its group.
 func TestBriefOfAPreemptingGroup(t *testing.T) {
-	g := newWakingQueue(t, preemptionGate{})
+	g := newWakingQueue(t, plugintest.PartsOf(preemptionGate{}).PreEnqueue)
 	g.apply(podGroup("g", 2, 9), memberOf("g", "m", 9), memberOf("g", "n", 9))
 	g.now = at(1)
 	work, _ := g.pop()

@@ -10,6 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/model/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
 func key(name string) model.PodKey { return model.PodKey{Namespace: "ns", Name: name} }
@@ -114,7 +115,7 @@ func TestDescribeAsksNobody(t *testing.T) {
 		t.Errorf("the built-in plugin is %s", prioritysort.Name)
 	}
 	sort := &countingSort{}
-	q := newOutsideQueue(t, func(p *plugin.Profile) { p.QueueSort = sort })
+	q := newOutsideQueue(t, func(p *plugin.Profile) { p.QueueSort = plugintest.PartsOf(sort).QueueSort })
 	q.Wake(at(0), arrived(pod("a", 2), pod("b", 1), pod("c", 0)))
 	before := sort.asked
 	d, ok := q.Describe(at(0), key("c"))

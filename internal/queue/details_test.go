@@ -145,7 +145,7 @@ func (several) EventsToRegister() []model.EventToRegister {
 // them.
 func TestFindAllCountsIndexes(t *testing.T) {
 	q, err := New(Config{
-		Profiles:       []*plugin.Profile{{QueueSort: prioritysort.New(), EnqueueExtensions: []plugin.EnqueueExtensions{several{}, &fit{}}}},
+		Profiles:       []*plugin.Profile{{QueueSort: prioritysort.New().Parts().QueueSort, EnqueueExtensions: []plugin.EnqueueExtensions{several{}, &fit{}}}},
 		BackoffInitial: time.Second, MaxBackoff: 10 * time.Second, MaxParked: 5 * time.Minute,
 	})
 	if err != nil {

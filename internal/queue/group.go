@@ -13,7 +13,6 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/model/plan"
-	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
 // The members of a pod group have their turn together. Each member has its own entry,
@@ -214,8 +213,8 @@ func (q *Queue) gateOf(g *group) string {
 	}
 	object, all := q.config.State.View().Group(g.key), len(g.members)+q.config.State.View().GroupPlaced(g.key)
 	for _, pre := range q.profiles[g.head.pod.SchedulerName].PreEnqueue {
-		if of, ok := pre.(plugin.GroupPreEnqueue); ok && of.PreEnqueueGroup(object, all) != "" {
-			return pre.Name()
+		if pre.Group != nil && pre.Group(object, all) != "" {
+			return pre.Name
 		}
 	}
 	return ""

@@ -19,6 +19,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/proof/build"
+	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
 // groupQueue is a queue whose pods may be members of groups, with its state.
@@ -30,10 +31,10 @@ type groupQueue struct {
 
 // newGroupQueue has the given PreEnqueue plugins in addition to those for gates and
 // gangs.
-func newGroupQueue(t *testing.T, more ...plugin.PreEnqueue) *groupQueue {
+func newGroupQueue(t *testing.T, more ...*plugin.PreEnqueue) *groupQueue {
 	t.Helper()
 	q, err := New(Config{
-		Profiles: []*plugin.Profile{{QueueSort: prioritysort.New(), PreEnqueue: append([]plugin.PreEnqueue{gate{}, gangscheduling.New()}, more...), EnqueueExtensions: []plugin.EnqueueExtensions{&fit{}}}},
+		Profiles: []*plugin.Profile{{QueueSort: prioritysort.New().Parts().QueueSort, PreEnqueue: append([]*plugin.PreEnqueue{plugintest.PartsOf(gate{}).PreEnqueue, plugintest.PartsOf(gangscheduling.New()).PreEnqueue}, more...), EnqueueExtensions: []plugin.EnqueueExtensions{&fit{}}}},
 		Groups:   true, BackoffInitial: time.Second, MaxBackoff: 10 * time.Second, MaxParked: 5 * time.Minute,
 	})
 	if err != nil {
@@ -784,9 +785,9 @@ func TestGroupIsHeldWhileItPreempts(t *testing.T) {
 			g.hears(terminates("last"))
 		}, ""},
 	} {
-		var more []plugin.PreEnqueue
+		var more []*plugin.PreEnqueue
 		if row.held {
-			more = append(more, preemptionGate{})
+			more = append(more, plugintest.PartsOf(preemptionGate{}).PreEnqueue)
 		}
 		g := newGroupQueue(t, more...)
 		g.apply(podGroup("g", 2, 0), memberOf("g", "a", 0), memberOf("g", "b", 0))

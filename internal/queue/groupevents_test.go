@@ -12,10 +12,11 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/proof/build"
+	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
 // newWakingQueue has groups that events wake.
-func newWakingQueue(t *testing.T, more ...plugin.PreEnqueue) *groupQueue {
+func newWakingQueue(t *testing.T, more ...*plugin.PreEnqueue) *groupQueue {
 	t.Helper()
 	g := newGroupQueue(t, more...)
 	g.config.GroupPatience = DefaultGroupPatience
@@ -152,7 +153,7 @@ func TestGroupAwaitsItsVictims(t *testing.T) {
 		return state.Delta{Events: []model.Event{{Resource: model.AssignedPodEvent, Action: model.Delete, OldPod: onNode(pod(name, 0))}}}
 	}
 	for _, broken := range []error{nil, errors.New("forbidden")} {
-		g := newWakingQueue(t, preemptionGate{})
+		g := newWakingQueue(t, plugintest.PartsOf(preemptionGate{}).PreEnqueue)
 		g.apply(podGroup("g", 1, 9), memberOf("g", "m", 9))
 		g.rejected(0)
 		g.now = at(2)
@@ -201,7 +202,7 @@ func TestHeldGroupsRememberEvents(t *testing.T) {
 		},
 	} {
 		for _, helped := range []bool{true, false} {
-			g := newWakingQueue(t, preemptionGate{})
+			g := newWakingQueue(t, plugintest.PartsOf(preemptionGate{}).PreEnqueue)
 			g.apply(podGroup("g", 2, 9), memberOf("g", "m", 9), memberOf("g", "n", 9))
 			g.now = at(0.1)
 			work, _ := g.pop()
@@ -450,7 +451,7 @@ func (g *groupQueue) tryGroups(outcome plan.Outcome) (n int) {
 // attempts have failed early.
 func TestGroupWhoseVictimsLeftIsNotPostponed(t *testing.T) {
 	for _, wokenBefore := range []bool{false, true} {
-		g := newWakingQueue(t, preemptionGate{})
+		g := newWakingQueue(t, plugintest.PartsOf(preemptionGate{}).PreEnqueue)
 		g.apply(podGroup("g", 1, 9), memberOf("g", "m", 9))
 		g.rejected(0, 2)
 		g.now = at(5)

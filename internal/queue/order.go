@@ -9,7 +9,7 @@ import (
 // inTurn returns the order of popping ready pods. It calls the plugin once for each
 // comparison: of two pods, the earlier arrival goes first unless the plugin puts the
 // other before it.
-func inTurn(sort plugin.QueueSort) func(a, b *entry) bool {
+func inTurn(sort *plugin.QueueSort) func(a, b *entry) bool {
 	return func(a, b *entry) bool {
 		x, y := plugin.Queued{Pod: a.pod, Since: a.since, Waiting: a}, plugin.Queued{Pod: b.pod, Since: b.since, Waiting: b}
 		if a.order < b.order {

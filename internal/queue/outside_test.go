@@ -12,6 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/model/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
 const quotas = "quotas.v1.example.com"
@@ -80,7 +81,7 @@ func newOutsideQueue(t *testing.T, changes ...func(*plugin.Profile)) *outsideQue
 	t.Helper()
 	o := &outsider{name: "Quota", holds: map[string]bool{}}
 	p := &plugin.Profile{
-		QueueSort: prioritysort.New(), PreEnqueue: []plugin.PreEnqueue{o},
+		QueueSort: prioritysort.New().Parts().QueueSort, PreEnqueue: []*plugin.PreEnqueue{plugintest.PartsOf(o).PreEnqueue},
 		EnqueueExtensions: []plugin.EnqueueExtensions{o, &fit{}, defaults{}, everything{}},
 	}
 	for _, change := range changes {
@@ -312,7 +313,7 @@ func (f *follower) EventsToRegister() []model.EventToRegister {
 func TestHeldPodChanges(t *testing.T) {
 	f := &follower{outsider: &outsider{name: "Follower", holds: map[string]bool{"p": true}}}
 	q := newOutsideQueue(t, func(p *plugin.Profile) {
-		p.PreEnqueue, p.EnqueueExtensions = []plugin.PreEnqueue{f}, append(p.EnqueueExtensions, f)
+		p.PreEnqueue, p.EnqueueExtensions = []*plugin.PreEnqueue{plugintest.PartsOf(f).PreEnqueue}, append(p.EnqueueExtensions, f)
 	})
 	labelled := func(value string) *model.Pod {
 		object := pod("p", 0).Object.DeepCopy()
@@ -335,7 +336,7 @@ func TestHeldPodChanges(t *testing.T) {
 // gates the pod can wake it.
 func TestGatedByTwo(t *testing.T) {
 	second := &outsider{name: "Second", holds: map[string]bool{"p": true}}
-	q := newOutsideQueue(t, func(p *plugin.Profile) { p.PreEnqueue = append(p.PreEnqueue, second) })
+	q := newOutsideQueue(t, func(p *plugin.Profile) { p.PreEnqueue = append(p.PreEnqueue, plugintest.PartsOf(second).PreEnqueue) })
 	q.quota.holds["p"] = true
 	q.Wake(at(0), arrived(pod("p", 0)))
 	delete(q.quota.holds, "p")
@@ -362,7 +363,7 @@ func sum(t plugin.Turns) int { return t.Attempts + t.Rejections + t.Errors }
 
 // TestOutsideOrder orders pods by the attempts that the queue counts.
 func TestOutsideOrder(t *testing.T) {
-	q := newOutsideQueue(t, func(p *plugin.Profile) { p.QueueSort = byAttempts{} })
+	q := newOutsideQueue(t, func(p *plugin.Profile) { p.QueueSort = plugintest.PartsOf(byAttempts{}).QueueSort })
 	q.rejects(at(0), "tried", []string{"Fit", "Quota"}, []string{"Quota"})
 	e := q.entries[pod("tried", 0).Key()]
 	var known plugin.Waiting = e
@@ -389,7 +390,9 @@ type noOutside struct{ plugin.Outside }
 func TestContradictoryOrder(t *testing.T) {
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		q := newOutsideQueue(t, func(p *plugin.Profile) { p.QueueSort, p.Outside = turning{r}, noOutside{} })
+		q := newOutsideQueue(t, func(p *plugin.Profile) {
+			p.QueueSort, p.Outside = plugintest.PartsOf(turning{r}).QueueSort, noOutside{}
+		})
 		want, got := 0, map[string]int{}
 		for i := range 300 {
 			if r.IntN(3) > 0 {

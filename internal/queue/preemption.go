@@ -55,7 +55,7 @@ type preempting struct {
 
 // holdsPreemptors reports whether a profile gates preemptors.
 func holdsPreemptors(p *plugin.Profile) bool {
-	return slices.ContainsFunc(p.PreEnqueue, func(pre plugin.PreEnqueue) bool { return pre.Name() == preemptionPlugin })
+	return slices.ContainsFunc(p.PreEnqueue, func(pre *plugin.PreEnqueue) bool { return pre.Name == preemptionPlugin })
 }
 
 // preempts records the evictions of a decision about a pod. The pod has room when all

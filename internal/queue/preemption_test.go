@@ -14,6 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/plan"
 	"github.com/berth-scheduler/berth/internal/model/reason"
 	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
 type preemptionGate struct{}
@@ -25,12 +26,12 @@ func (preemptionGate) PreEnqueue(*model.Pod) string { return "" }
 // held.
 func preemptingQueue(t *testing.T, held bool) *Queue {
 	t.Helper()
-	pre := []plugin.PreEnqueue{gate{}}
+	pre := []*plugin.PreEnqueue{plugintest.PartsOf(gate{}).PreEnqueue}
 	if held {
-		pre = append(pre, preemptionGate{})
+		pre = append(pre, plugintest.PartsOf(preemptionGate{}).PreEnqueue)
 	}
 	q, err := New(Config{
-		Profiles:       []*plugin.Profile{{QueueSort: prioritysort.New(), PreEnqueue: pre, EnqueueExtensions: []plugin.EnqueueExtensions{&fit{}}}},
+		Profiles:       []*plugin.Profile{{QueueSort: prioritysort.New().Parts().QueueSort, PreEnqueue: pre, EnqueueExtensions: []plugin.EnqueueExtensions{&fit{}}}},
 		BackoffInitial: time.Second, MaxBackoff: 10 * time.Second, MaxParked: 5 * time.Minute,
 	})
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/proof/build"
+	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
 // needsVolume is a PreEnqueue plugin that reads the cluster. It gates pods until the
@@ -47,7 +48,7 @@ func TestPreEnqueueReadsTheCluster(t *testing.T) {
 	s, p := state.New(), &needsVolume{}
 	q, err := New(Config{
 		Profiles: []*plugin.Profile{{
-			QueueSort: prioritysort.New(), PreEnqueue: []plugin.PreEnqueue{gate{}, p}, EnqueueExtensions: []plugin.EnqueueExtensions{&fit{}, p},
+			QueueSort: prioritysort.New().Parts().QueueSort, PreEnqueue: []*plugin.PreEnqueue{plugintest.PartsOf(gate{}).PreEnqueue, plugintest.PartsOf(p).PreEnqueue}, EnqueueExtensions: []plugin.EnqueueExtensions{&fit{}, p},
 		}},
 		State: s, BackoffInitial: time.Second, MaxBackoff: 10 * time.Second, MaxParked: 5 * time.Minute,
 	})

@@ -227,7 +227,7 @@ func New(config Config) (*Queue, error) {
 	}
 	byTurn := inTurn(config.Profiles[0].QueueSort)
 	return &Queue{
-		accounts: accounts{none: config.Profiles[0].QueueSort.Name() != ownSort, byNamespace: map[string]*account{}},
+		accounts: accounts{none: config.Profiles[0].QueueSort.Name != ownSort, byNamespace: map[string]*account{}},
 		config:   config, profiles: profiles,
 		entries: map[model.PodKey]*entry{},
 		groups:  map[model.GroupKey]*group{},

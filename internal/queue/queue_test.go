@@ -17,6 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/model/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -29,7 +30,7 @@ func newQueue(t testing.TB) *Queue {
 	t.Helper()
 	q, err := New(Config{
 		Profiles: []*plugin.Profile{{
-			QueueSort: prioritysort.New(), PreEnqueue: []plugin.PreEnqueue{gate{}}, EnqueueExtensions: []plugin.EnqueueExtensions{&fit{}},
+			QueueSort: prioritysort.New().Parts().QueueSort, PreEnqueue: []*plugin.PreEnqueue{plugintest.PartsOf(gate{}).PreEnqueue}, EnqueueExtensions: []plugin.EnqueueExtensions{&fit{}},
 		}},
 		BackoffInitial: time.Second, MaxBackoff: 10 * time.Second, MaxParked: 5 * time.Minute,
 	})

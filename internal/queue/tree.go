@@ -6,7 +6,6 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/kit/audit"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
 // The members of all PodGroups below a CompositePodGroup without a parent wait together,
@@ -73,9 +72,8 @@ func (q *Queue) gateOfTree(g *group) string {
 	g.quorum = quorum{known: true, left: v.GroupsLeft()}
 	tree := v.Tree(g.key)
 	for _, pre := range q.profiles[g.head.pod.SchedulerName].PreEnqueue {
-		of, ok := pre.(plugin.GroupPreEnqueue)
-		if ok && of.PreEnqueueTree(tree, func(key model.GroupKey) int { return q.allOf(g, key) }) != "" {
-			g.quorum.gate = pre.Name()
+		if pre.Tree != nil && pre.Tree(tree, func(key model.GroupKey) int { return q.allOf(g, key) }) != "" {
+			g.quorum.gate = pre.Name
 			break
 		}
 	}

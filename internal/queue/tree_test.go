@@ -15,10 +15,11 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/model/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
 // newTreeQueue is a queue of groups that may belong to composite groups.
-func newTreeQueue(t *testing.T, more ...plugin.PreEnqueue) *groupQueue {
+func newTreeQueue(t *testing.T, more ...*plugin.PreEnqueue) *groupQueue {
 	t.Helper()
 	g := newGroupQueue(t, more...)
 	g.config.Trees = true
@@ -121,7 +122,7 @@ func TestTreesAndGroupsOfOneName(t *testing.T) {
 // TestTreePreempts: a tree is gated during its evictions, even when the member whose
 // decision sent them is gone.
 func TestTreePreempts(t *testing.T) {
-	g := newTreeQueue(t, preemptionGate{})
+	g := newTreeQueue(t, plugintest.PartsOf(preemptionGate{}).PreEnqueue)
 	g.apply(composite("root", 1, 0, ""), below("root", "g", 1), below("root", "h", 1), memberOf("g", "a", 0), memberOf("h", "b", 0))
 	work, _ := g.pop()
 	g.preempts(work, "victim")

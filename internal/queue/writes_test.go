@@ -19,6 +19,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/proof/build"
+	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
 // awaits is a PreEnqueue plugin that holds pods with a claim that a write in flight
@@ -42,7 +43,7 @@ func newAwaitingQueue(t *testing.T, slice int) *groupQueue {
 	t.Helper()
 	q, err := New(Config{
 		Profiles: []*plugin.Profile{{
-			QueueSort: prioritysort.New(), PreEnqueue: []plugin.PreEnqueue{gate{}, gangscheduling.New(), awaits{}},
+			QueueSort: prioritysort.New().Parts().QueueSort, PreEnqueue: []*plugin.PreEnqueue{plugintest.PartsOf(gate{}).PreEnqueue, plugintest.PartsOf(gangscheduling.New()).PreEnqueue, plugintest.PartsOf(awaits{}).PreEnqueue},
 			EnqueueExtensions: []plugin.EnqueueExtensions{&fit{}, awaits{}},
 		}},
 		Groups: true, Slice: slice, BackoffInitial: time.Second, MaxBackoff: 10 * time.Second, MaxParked: 5 * time.Minute,

@@ -10,7 +10,6 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/model/plan"
 	"github.com/berth-scheduler/berth/internal/model/report"
-	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
 // world is a state between both snapshots. Moving from one set of differences to another
@@ -152,8 +151,8 @@ func (w *world) ofGroup() Answer {
 		return a
 	}
 	for _, p := range w.Profiles[members[0].SchedulerName].PreEnqueue {
-		if of, ok := p.(plugin.GroupPreEnqueue); ok {
-			if a.Message = of.PreEnqueueGroup(group, len(members)); a.Message != "" {
+		if p.Group != nil {
+			if a.Message = p.Group(group, len(members)); a.Message != "" {
 				return a
 			}
 		}

@@ -275,7 +275,7 @@ func (s *Snapshot) nameLeavers(a *Explanation, pod *model.Pod) {
 		if i < 64 && pod.SkipsPreFilter&(1<<i) != 0 {
 			continue
 		}
-		result := f.PreFilter(s.state.View(), pod)
+		result := f.Run(s.state.View(), pod)
 		if !result.Narrowed {
 			continue
 		}
@@ -285,7 +285,7 @@ func (s *Snapshot) nameLeavers(a *Explanation, pod *model.Pod) {
 		}
 		for i := range a.Nodes {
 			if n := &a.Nodes[i]; leftOut(n) && !named[n.Name] {
-				n.LeftOutBy = append(n.LeftOutBy, f.Name())
+				n.LeftOutBy = append(n.LeftOutBy, f.Name)
 			}
 		}
 	}

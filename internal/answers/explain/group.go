@@ -237,8 +237,8 @@ func (s *Snapshot) held(key model.GroupKey) (why string, held []HeldMember) {
 	}
 	all := len(members) + s.state.View().GroupPlaced(key)
 	for _, pre := range s.profiles[members[0].SchedulerName].PreEnqueue {
-		if of, ok := pre.(plugin.GroupPreEnqueue); ok {
-			if reason := of.PreEnqueueGroup(object, all); reason != "" {
+		if pre.Group != nil {
+			if reason := pre.Group(object, all); reason != "" {
 				return reason, nil
 			}
 		}
@@ -431,7 +431,7 @@ func (t *groupTurn) domainOf(d *plan.Attempt) (plugin.DomainPlacement, error) {
 	if profile == nil || profile.Placements == nil || profile.Placements.Generate == nil {
 		return plugin.DomainPlacement{}, nil
 	}
-	all, err := profile.Placements.Generate.GeneratePlacements(t.state.View(), model.TreeOf(t.podGroup), nil)
+	all, err := profile.Placements.Generate.Run(t.state.View(), model.TreeOf(t.podGroup), nil)
 	switch {
 	case err != nil || len(all) == 0:
 		return plugin.DomainPlacement{}, err

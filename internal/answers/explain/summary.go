@@ -144,8 +144,8 @@ func (s *Snapshot) order(a *Explanation) []string {
 		order = append(order, f.Name())
 	}
 	for _, n := range profile.PreFilters {
-		if !slices.Contains(order, n.Name()) {
-			order = append(order, n.Name())
+		if !slices.Contains(order, n.Name) {
+			order = append(order, n.Name)
 		}
 	}
 	return order

@@ -8,7 +8,6 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/model/plan"
 	"github.com/berth-scheduler/berth/internal/model/report"
-	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
 // A PodGroup below a CompositePodGroup is explained by the turn of the whole tree,
@@ -74,8 +73,8 @@ func (s *Snapshot) heldInTree(root *model.CompositeGroup) (why string, held []He
 	}
 	all := func(key model.GroupKey) int { return len(s.members[key]) + s.state.View().GroupPlaced(key) }
 	for _, pre := range s.profiles[first.SchedulerName].PreEnqueue {
-		if of, ok := pre.(plugin.GroupPreEnqueue); ok {
-			if reason := of.PreEnqueueTree(tree, all); reason != "" {
+		if pre.Tree != nil {
+			if reason := pre.Tree(tree, all); reason != "" {
 				return reason, nil
 			}
 		}

@@ -25,6 +25,11 @@ type Plugin struct {
 	rejects func(pod *v1.Pod) string
 }
 
+// Parts returns the plugin's parts at the extension points.
+func (p *Plugin) Parts() *plugin.Parts {
+	return plugin.New(plugin.Parts{Name: p.name, PreFilter: &plugin.PreFilter{Run: p.PreFilter, Skips: p.Skips, Bars: p.Bars}})
+}
+
 // New returns the stand-in for a plugin, or nil if no pod depends on the plugin, for
 // example because it only scores. A plugin that is not in the table is an error, so that
 // none is ignored by mistake.

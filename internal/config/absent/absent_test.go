@@ -12,7 +12,6 @@ import (
 )
 
 var (
-	_ plugin.PodPreFilter      = (*Plugin)(nil)
 	_ plugin.EnqueueExtensions = (*Plugin)(nil)
 )
 

@@ -162,10 +162,10 @@ func (h *hosted) Handle() fwk.Handle { return h.handle }
 // Adapt returns the adapters of the plugins.
 func (h *hosted) Adapt(o config.Order) (config.Adapters, error) {
 	a := config.Adapters{
-		QueueSort: map[string]plugin.QueueSort{}, PreEnqueue: map[string]plugin.PodPreEnqueue{}, EnqueueExtensions: map[string]plugin.EnqueueExtensions{},
-		PreFilter: map[string]plugin.PreFilter{}, Filter: map[string]plugin.TurnFilter{}, PostFilter: map[string]plugin.PostFilter{},
-		PreScore: map[string]plugin.PreScore{}, Score: map[string]plugin.TurnScore{}, Reserve: map[string]plugin.Reserve{},
-		Permit: map[string]plugin.Permit{}, PreBind: map[string]plugin.PreBind{}, PostBind: map[string]plugin.PostBind{},
+		QueueSort: map[string]*plugin.QueueSort{}, PreEnqueue: map[string]*plugin.PreEnqueue{}, EnqueueExtensions: map[string]plugin.EnqueueExtensions{},
+		PreFilter: map[string]*plugin.PreFilter{}, Filter: map[string]plugin.TurnFilter{}, PostFilter: map[string]*plugin.PostFilter{},
+		PreScore: map[string]*plugin.PreScore{}, Score: map[string]plugin.TurnScore{}, Reserve: map[string]*plugin.Reserve{},
+		Permit: map[string]*plugin.Permit{}, PreBind: map[string]*plugin.PreBind{}, PostBind: map[string]*plugin.PostBind{},
 	}
 	binders := map[string]*framework.Binder{}
 	for _, name := range o.Enabled {

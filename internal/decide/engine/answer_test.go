@@ -57,13 +57,13 @@ func TestAnswer(t *testing.T) {
 		},
 		"nodes outside of those that PreFilter names": {
 			change: func(x *small) {
-				x.p.PreFilters = []plugin.PreFilter{&preFilter{"N", plugin.PreFilterResult{Narrowed: true, Nodes: []string{"d", "a", "c"}}}}
+				x.p.PreFilters = []*plugin.PreFilter{plugintest.PartsOf(&preFilter{"N", plugin.PreFilterResult{Narrowed: true, Nodes: []string{"d", "a", "c"}}}).PreFilter}
 			},
 			want: "a 233: S 2*0, L 3*66, T 5*7\nb: UnschedulableAndUnresolvable of : node(s) didn't satisfy plugin(s) [N]\nc 314: S 2*7, L 3*100, T 5*0\nd: Unschedulable of G: G3",
 		},
 		"PreFilter rejects the pod": {
 			change: func(x *small) {
-				x.p.PreFilters = []plugin.PreFilter{&preFilter{"N", plugin.PreFilterResult{Rejection: "no"}}}
+				x.p.PreFilters = []*plugin.PreFilter{plugintest.PartsOf(&preFilter{"N", plugin.PreFilterResult{Rejection: "no"}}).PreFilter}
 			},
 			want: "a: UnschedulableAndUnresolvable of N: no\nb: UnschedulableAndUnresolvable of N: no\n" +
 				"c: UnschedulableAndUnresolvable of N: no\nd: UnschedulableAndUnresolvable of N: no",
@@ -71,14 +71,14 @@ func TestAnswer(t *testing.T) {
 		"PreFilter rejects the pod, and evicting pods may help": {
 			change: func(x *small) {
 				x.profiles[x.p.Name].Outside = &noted{}
-				x.p.PreFilters = []plugin.PreFilter{&preFilter{"N", plugin.PreFilterResult{Rejection: "no", Resolvable: true}}}
+				x.p.PreFilters = []*plugin.PreFilter{plugintest.PartsOf(&preFilter{"N", plugin.PreFilterResult{Rejection: "no", Resolvable: true}}).PreFilter}
 			},
 			want: "a: Unschedulable of N: no\nb: Unschedulable of N: no\nc: Unschedulable of N: no\nd: Unschedulable of N: no",
 		},
 		"PreFilter plugins that name no node in common": {
 			change: func(x *small) {
-				x.p.PreFilters = []plugin.PreFilter{
-					&preFilter{"M", plugin.PreFilterResult{Narrowed: true, Nodes: []string{"a"}}}, &preFilter{"N", plugin.PreFilterResult{Narrowed: true, Nodes: []string{"c"}}},
+				x.p.PreFilters = []*plugin.PreFilter{
+					plugintest.PartsOf(&preFilter{"M", plugin.PreFilterResult{Narrowed: true, Nodes: []string{"a"}}}).PreFilter, plugintest.PartsOf(&preFilter{"N", plugin.PreFilterResult{Narrowed: true, Nodes: []string{"c"}}}).PreFilter,
 				}
 				for _, gone := range []string{"b", "c", "d"} {
 					x.s.Apply([]model.Change{{Kind: model.NodeGone, Name: gone}})
@@ -88,7 +88,7 @@ func TestAnswer(t *testing.T) {
 		},
 		"PreFilter fails": {
 			change: func(x *small) {
-				x.p.PreFilters = []plugin.PreFilter{&preFilter{"N", plugin.PreFilterResult{Err: errBroken}}}
+				x.p.PreFilters = []*plugin.PreFilter{plugintest.PartsOf(&preFilter{"N", plugin.PreFilterResult{Err: errBroken}}).PreFilter}
 			},
 			fails: `running PreFilter plugin "N": broken`,
 		},
@@ -124,7 +124,7 @@ func TestAnswer(t *testing.T) {
 		},
 		"nominated itself, to a node that is not named": {
 			change: func(x *small) {
-				x.p.PreFilters = []plugin.PreFilter{&preFilter{"N", plugin.PreFilterResult{Narrowed: true, Nodes: []string{"a"}}}}
+				x.p.PreFilters = []*plugin.PreFilter{plugintest.PartsOf(&preFilter{"N", plugin.PreFilterResult{Narrowed: true, Nodes: []string{"a"}}}).PreFilter}
 				x.p.Filters[0].(*rule).codes["c"] = 4
 			},
 			pod:  []build.PodOption{build.NominatedNodeName("c")},
@@ -132,7 +132,7 @@ func TestAnswer(t *testing.T) {
 		},
 		"nominated itself, to a node that fits and is not named": {
 			change: func(x *small) {
-				x.p.PreFilters = []plugin.PreFilter{&preFilter{"N", plugin.PreFilterResult{Narrowed: true, Nodes: []string{"a"}}}}
+				x.p.PreFilters = []*plugin.PreFilter{plugintest.PartsOf(&preFilter{"N", plugin.PreFilterResult{Narrowed: true, Nodes: []string{"a"}}}).PreFilter}
 			},
 			pod: []build.PodOption{build.NominatedNodeName("c")},
 			want: "a 233: S 2*0, L 3*66, T 5*7\nb: UnschedulableAndUnresolvable of : node(s) didn't satisfy plugin(s) [N]\n" +
@@ -197,7 +197,7 @@ func TestAnswersWithoutCycle(t *testing.T) {
 func TestAnswerEndsItsTurns(t *testing.T) {
 	for name, result := range map[string]plugin.PreFilterResult{"passes": {}, "rejects": {Rejection: "no"}, "fails": {Err: errors.New("no")}} {
 		o := &noted{}
-		x := newSmall(t, &plugin.Profile{Outside: o, PreFilters: []plugin.PreFilter{&preFilter{"N", result}}}, "a")
+		x := newSmall(t, &plugin.Profile{Outside: o, PreFilters: []*plugin.PreFilter{plugintest.PartsOf(&preFilter{"N", result}).PreFilter}}, "a")
 		if _, err := x.Answer(x.s.View(), x.pod()); err != nil {
 			t.Error(err)
 		}

@@ -68,8 +68,8 @@ func (r *rejected) audit(v *audit.Violations) {
 // doubtSkips runs the PreFilter plugins that a pod may skip.
 func (e *Engine) doubtSkips(v state.View, p *profile, pod *model.Pod) {
 	for i, f := range p.PreFilters {
-		if result := f.PreFilter(v, pod); pod.SkipsPreFilter&(1<<i) != 0 && !result.IsZero() {
-			e.doubts = append(e.doubts, fmt.Sprintf("pod %s skips PreFilter plugin %s, which returns %+v", pod, f.Name(), result))
+		if result := f.Run(v, pod); pod.SkipsPreFilter&(1<<i) != 0 && !result.IsZero() {
+			e.doubts = append(e.doubts, fmt.Sprintf("pod %s skips PreFilter plugin %s, which returns %+v", pod, f.Name, result))
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/plan"
 	"github.com/berth-scheduler/berth/internal/model/reason"
 	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
 // odd is a filter that objects to nodes by the parity of their slot.
@@ -99,7 +100,7 @@ func TestAuditDecidesAgain(t *testing.T) {
 // TestAuditFindsWronglySkipped skips a PreFilter plugin that rejects the pod.
 func TestAuditFindsWronglySkipped(t *testing.T) {
 	e, v, member := audited(t)
-	e.profiles["p"].PreFilters = []plugin.PreFilter{no{}}
+	e.profiles["p"].PreFilters = []*plugin.PreFilter{plugintest.PartsOf(no{}).PreFilter}
 	member.Pod.SkipsPreFilter = 1
 	e.Decide(v, member)
 	if err := e.Audit(); err == nil || !strings.Contains(err.Error(), "skips PreFilter plugin No, which returns {Narrowed:false") {

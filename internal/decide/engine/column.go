@@ -554,7 +554,7 @@ func (c *cycle) scoreNeed(i int) (need model.Need, own plugin.ScoreNeed, err err
 	switch p := &c.profile.scorers[i]; {
 	case p.ofState != nil:
 		if own, err = p.ofState.ScoreNeedIn(c.view, c.pod); err != nil {
-			return need, nil, errPreScore(p.ofState, err)
+			return need, nil, errPreScore(p.ofState.Name(), err)
 		}
 		return plugin.NeedOf(own), own, nil
 	case p.varying != nil:
@@ -581,7 +581,7 @@ func (e *Engine) scoreColumn(c *cycle, i int, p columnScore) (*scoreColumn, erro
 		}
 		scores, err := own.Compile()
 		if err != nil {
-			return nil, errPreScore(p, err)
+			return nil, errPreScore(p.Name(), err)
 		}
 		e.columns.makeRoom(c.view.State().Slots(), e.columns.clock)
 		e.columns.makeRoomForLong(need, e.columns.clock)
@@ -614,7 +614,7 @@ func (e *Engine) setOf(c *cycle, i int, p plugin.SetScore) (*set, error) {
 	if have == nil {
 		scores, err := c.profile.SetNeed(i, p, c.pod).Compile()
 		if err != nil {
-			return nil, errPreScore(p, err)
+			return nil, errPreScore(p.Name(), err)
 		}
 		have = &set{SetScores: scores, bytes: e.columns.makeRoomForCompiled(need)}
 		e.columns.sets.put(id, need, have)

@@ -13,6 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/reason"
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/proof/build"
+	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
 // searchUnits is the price of a search, far above the price of the rest of a decision.
@@ -121,7 +122,7 @@ func TestUnfinishedTurnGoesOn(t *testing.T) {
 			runs++
 			return plugin.PostFilterResult{}, nil
 		}
-		x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{s}, Scores: []plugin.Weighted{{Score: scores, Weight: 1}}, PostFilters: []plugin.PostFilter{&postFilter{name: "P", run: nothing}}}, nodes...)
+		x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{s}, Scores: []plugin.Weighted{{Score: scores, Weight: 1}}, PostFilters: []*plugin.PostFilter{plugintest.PartsOf(&postFilter{name: "P", run: nothing}).PostFilter}}, nodes...)
 		var last plan.Decision
 		turns := 0
 		for last.Outcome = plan.Unfinished; last.Outcome == plan.Unfinished && turns < 20; turns++ {
@@ -138,7 +139,7 @@ func TestUnfinishedTurnGoesOn(t *testing.T) {
 			}
 		}
 		y := newSmall(t, &plugin.Profile{
-			Filters: []plugin.Filter{&rule{name: "S", codes: test.codes}}, Scores: []plugin.Weighted{{Score: &scores.rating, Weight: 1}}, PostFilters: []plugin.PostFilter{&postFilter{name: "P", run: nothing}},
+			Filters: []plugin.Filter{&rule{name: "S", codes: test.codes}}, Scores: []plugin.Weighted{{Score: &scores.rating, Weight: 1}}, PostFilters: []*plugin.PostFilter{plugintest.PartsOf(&postFilter{name: "P", run: nothing}).PostFilter},
 		}, nodes...)
 		if got, want := decided(last), decided(y.decide(y.pod())); got != want || turns != test.turns {
 			t.Errorf("%s: in %d turns %s, want in %d turns %s", name, turns, got, test.turns, want)

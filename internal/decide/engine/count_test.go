@@ -166,7 +166,7 @@ func TestNormalize(t *testing.T) {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	var of *plan.PluginError
-	if err := errPreScore(named("P"), errors.New("broken")); !errors.As(err, &of) || of.Point != "PreScore" || of.Plugin != "P" || of.Err.Error() != "broken" {
+	if err := errPreScore("P", errors.New("broken")); !errors.As(err, &of) || of.Point != "PreScore" || of.Plugin != "P" || of.Err.Error() != "broken" {
 		t.Errorf("%+v", of)
 	}
 }

@@ -66,12 +66,12 @@ func TestPostFilterResults(t *testing.T) {
 	} {
 		x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{&rule{name: "F", codes: map[string]reason.Code{"a": 1}}}}, "a")
 		for i, result := range test.results {
-			x.p.PostFilters = append(x.p.PostFilters, &postFilter{"P", func(*postFilterCycle, *model.Pod) (plugin.PostFilterResult, error) {
+			x.p.PostFilters = append(x.p.PostFilters, plugintest.PartsOf(&postFilter{"P", func(*postFilterCycle, *model.Pod) (plugin.PostFilterResult, error) {
 				if test.fails == i+1 {
 					return result, errBroken
 				}
 				return result, nil
-			}})
+			}}).PostFilter)
 		}
 		d := x.decide(x.pod(build.Named("pod"), build.NominatedNodeName("gone")))
 		got := d.PostFilter
@@ -109,10 +109,10 @@ func TestNothingHelpsAgain(t *testing.T) {
 	ran := 0
 	x := newSmall(t, &plugin.Profile{
 		Filters: []plugin.Filter{&rule{name: "F", codes: map[string]reason.Code{"a": 1}}},
-		PostFilters: []plugin.PostFilter{&postFilter{"P", func(*postFilterCycle, *model.Pod) (plugin.PostFilterResult, error) {
+		PostFilters: []*plugin.PostFilter{plugintest.PartsOf(&postFilter{"P", func(*postFilterCycle, *model.Pod) (plugin.PostFilterResult, error) {
 			ran++
 			return result, err
-		}}},
+		}}).PostFilter},
 	}, "a")
 	step := func(what string, pod *model.Pod, want int) {
 		t.Helper()
@@ -180,13 +180,13 @@ func TestCycleOfPostFilters(t *testing.T) {
 	f, hopeless := &fit{rule{name: "Fit", reads: model.Usage}, 0}, &rule{name: "H", codes: map[string]reason.Code{"hopeless": 2 | reason.Unresolvable, "out": 3}}
 	x := newSmall(t, &plugin.Profile{
 		Filters:    []plugin.Filter{hopeless, f, &rule{name: "Z", reads: model.Labels}},
-		PreFilters: []plugin.PreFilter{&preFilter{"N", plugin.PreFilterResult{Narrowed: true, Nodes: []string{"full", "hopeless", "promised"}}}},
+		PreFilters: []*plugin.PreFilter{plugintest.PartsOf(&preFilter{"N", plugin.PreFilterResult{Narrowed: true, Nodes: []string{"full", "hopeless", "promised"}}}).PreFilter},
 	}, "full", "hopeless", "promised", "out")
 	const full, without, promised, out = 0, 1, 2, 3
 	on := build.Pod(build.Named("on"), build.NodeName("full"))
 	plugintest.Set(x.s, on, build.Pod(build.Named("nominated"), build.NominatedNodeName("promised"), priority(5)))
 	ran := false
-	x.p.PostFilters = []plugin.PostFilter{&postFilter{"P", func(c *postFilterCycle, pod *model.Pod) (plugin.PostFilterResult, error) {
+	x.p.PostFilters = []*plugin.PostFilter{plugintest.PartsOf(&postFilter{"P", func(c *postFilterCycle, pod *model.Pod) (plugin.PostFilterResult, error) {
 		ran = true
 		if got := c.Potential(); !slices.Equal(got, []int32{full, promised}) || c.potentialNodes() != 2 {
 			t.Errorf("potential are %v, %d", got, c.potentialNodes())
@@ -242,7 +242,7 @@ func TestCycleOfPostFilters(t *testing.T) {
 		}
 		x.preempted(preempt.Work{Looked: 5, Rated: 3, Tried: 4})
 		return plugin.PostFilterResult{}, nil
-	}}}
+	}}).PostFilter}
 	x.p.PreFilterOrder = []string{"N"}
 	if d := x.decide(x.pod(build.Named("pod"), priority(1))); !ran || decided(d) != "no: 1 H2, 1 node(s) didn't satisfy plugin(s) [N], 2 Fit1 by [Fit H N]" {
 		t.Errorf("%t, %s", ran, decided(d))
@@ -280,13 +280,13 @@ func TestOnlyUsage(t *testing.T) {
 		"an extender that was asked": {[]plugin.Filter{&rule{name: "F"}}, true, false, false, false},
 	} {
 		ran := false
-		x := newSmall(t, &plugin.Profile{Filters: test.filters, PostFilters: []plugin.PostFilter{&postFilter{"P", func(c *postFilterCycle, _ *model.Pod) (plugin.PostFilterResult, error) {
+		x := newSmall(t, &plugin.Profile{Filters: test.filters, PostFilters: []*plugin.PostFilter{plugintest.PartsOf(&postFilter{"P", func(c *postFilterCycle, _ *model.Pod) (plugin.PostFilterResult, error) {
 			ran = true
 			if c.onlyUsage() != test.usage || c.onlyRequest() != test.request || (c.request() != nil) != test.requests {
 				t.Errorf("%s: only usage %t, only the request %t of %v", name, c.onlyUsage(), c.onlyRequest(), c.request())
 			}
 			return plugin.PostFilterResult{}, nil
-		}}}}, "a")
+		}}).PostFilter}}, "a")
 		if test.extends {
 			x.p.Extenders = []plugin.Extender{refuses{}}
 		}

@@ -12,7 +12,7 @@
 // before.
 //
 //   - PreFilter plugins may rule out most nodes, and CountFilters find their counts. A
-//     plugin that restricts nothing for a pod (plugin.PodPreFilter) is skipped.
+//     plugin that restricts nothing for a pod (plugin.PreFilter.Skips) is skipped.
 //   - Filter: each column drops the slots that its plugin rejects. Rules about counts
 //     follow, then out-of-tree filters. If other pods are nominated to a node, the pod
 //     must fit with and without them.

@@ -17,6 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/plan"
 	"github.com/berth-scheduler/berth/internal/model/report"
 	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
 // scripted is an extender with scripted answers. Its names of nodes are short: 3 is
@@ -274,11 +275,11 @@ func TestPreFilterFromOutside(t *testing.T) {
 			asks := &asksPotential{}
 			b := withPlugins(t, 4, func(p *plugin.Profile) {
 				p.Outside = &turn{t: t}
-				p.PostFilters = []plugin.PostFilter{asks}
+				p.PostFilters = []*plugin.PostFilter{plugintest.PartsOf(asks).PostFilter}
 				p.Filters = append(p.Filters, &claims{})
 				p.PreFilterOrder = nil
 				for i, s := range test.plugins {
-					p.PreFilters = append(p.PreFilters, s)
+					p.PreFilters = append(p.PreFilters, plugintest.PartsOf(s).PreFilter)
 					if p.PreFilterOrder = append(p.PreFilterOrder, s.name); i == 0 {
 						p.PreFilterOrder = append(p.PreFilterOrder, "Claims")
 					}
@@ -336,7 +337,7 @@ func TestNumbersAreNotUsedBesideExtenders(t *testing.T) {
 		a := &onlyUsageAsks{}
 		b := withPlugins(t, 4, func(p *plugin.Profile) {
 			p.Extenders = []plugin.Extender{&scripted{passes: only(), failed: map[string]string{"0": "x", "1": "x", "2": "x", "3": "x"}}}
-			p.PostFilters = []plugin.PostFilter{a}
+			p.PostFilters = []*plugin.PostFilter{plugintest.PartsOf(a).PostFilter}
 		})
 		if nominated {
 			q := benchPreemptor("other", 1000, 100)
@@ -364,7 +365,7 @@ func TestExtenderFailsAboutANominatedNodeThatPreFilterLeftOut(t *testing.T) {
 	f := &scripted{passes: only("1", "2"), err: errors.New("timeout")}
 	b := withPlugins(t, 4, func(p *plugin.Profile) {
 		p.Extenders = []plugin.Extender{f}
-		p.PreFilters = append(p.PreFilters, &says{"N", plugin.PreFilterResult{Narrowed: true, Nodes: []string{long("1")}}})
+		p.PreFilters = append(p.PreFilters, plugintest.PartsOf(&says{"N", plugin.PreFilterResult{Narrowed: true, Nodes: []string{long("1")}}}).PreFilter)
 		p.PreFilterOrder = append(p.PreFilterOrder, "N")
 	})
 	p := benchPreemptor("pod", 0, 100)

@@ -20,6 +20,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/proof/enginetest"
 	"github.com/berth-scheduler/berth/internal/proof/oracle"
+	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
 // withPlugins is a small cluster whose profile has additional plugins.
@@ -175,7 +176,7 @@ func (e *evict) PostFilter(cycle plugin.Cycle, _ *model.Pod) (plugin.PostFilterR
 // another is evicted.
 func TestPostFilter(t *testing.T) {
 	plugins := &evict{t: t}
-	b := withPlugins(t, 1, func(p *plugin.Profile) { p.PostFilters = append(p.PostFilters, plugins) })
+	b := withPlugins(t, 1, func(p *plugin.Profile) { p.PostFilters = append(p.PostFilters, plugintest.PartsOf(plugins).PostFilter) })
 	large := func(p *v1.Pod) {
 		p.UID = types.UID(p.Name)
 		p.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = resource.MustParse("30")
@@ -214,7 +215,7 @@ func (u *useless) PostFilter(_ plugin.Cycle, pod *model.Pod) (plugin.PostFilterR
 // run again only after a change, for another priority, or after a failure.
 func TestOfAWaveOneIsSearchedFor(t *testing.T) {
 	u := &useless{}
-	b := withPlugins(t, 3, func(p *plugin.Profile) { p.PostFilters = []plugin.PostFilter{u} })
+	b := withPlugins(t, 3, func(p *plugin.Profile) { p.PostFilters = []*plugin.PostFilter{plugintest.PartsOf(u).PostFilter} })
 	i := 0
 	reject := func(priority int32, asked int) {
 		t.Helper()
@@ -291,8 +292,8 @@ func (v *volumes) PostBind(state.View, *plan.Placement) ([]plan.Step, error) {
 func TestPlacementHoldsAndSteps(t *testing.T) {
 	v := &volumes{}
 	b := withPlugins(t, 3, func(p *plugin.Profile) {
-		p.Reserve, p.Permit = append(p.Reserve, v), append(p.Permit, v)
-		p.PreBind, p.BindSteps, p.PostBind = append(p.PreBind, v), append(p.BindSteps, v), append(p.PostBind, v)
+		p.Reserve, p.Permit = append(p.Reserve, plugintest.PartsOf(v).Reserve), append(p.Permit, plugintest.PartsOf(v).Permit)
+		p.PreBind, p.BindSteps, p.PostBind = append(p.PreBind, plugintest.PartsOf(v).PreBind), append(p.BindSteps, &plugin.BindSteps{Name: v.Name(), Steps: v.BindSteps}), append(p.PostBind, plugintest.PartsOf(v).PostBind)
 	})
 	pod := b.pod(0, shapes["plain"])
 	d := b.engine.Decide(b.state.View(), plan.Alone(pod))
@@ -450,9 +451,9 @@ func TestSkippedPreFilters(t *testing.T) {
 		for i := range 70 {
 			if a := (asked{label: fmt.Sprint("plugin-", i)}); i%2 == 0 {
 				plugin := &byPod{a}
-				p.PreFilters, all = append(p.PreFilters, plugin), append(all, &plugin.asked)
+				p.PreFilters, all = append(p.PreFilters, plugintest.PartsOf(plugin).PreFilter), append(all, &plugin.asked)
 			} else {
-				p.PreFilters, all = append(p.PreFilters, &a), append(all, &a)
+				p.PreFilters, all = append(p.PreFilters, plugintest.PartsOf(&a).PreFilter), append(all, &a)
 			}
 		}
 	})

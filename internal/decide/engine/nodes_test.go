@@ -48,7 +48,7 @@ func TestFewNodesNeedNoColumns(t *testing.T) {
 			x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{f}}, names...)
 			want := row.nodes
 			if row.nodes > 0 {
-				x.p.PreFilters = []plugin.PreFilter{&preFilter{"N", plugin.PreFilterResult{Narrowed: true, Nodes: names[:row.nodes]}}}
+				x.p.PreFilters = []*plugin.PreFilter{plugintest.PartsOf(&preFilter{"N", plugin.PreFilterResult{Narrowed: true, Nodes: names[:row.nodes]}}).PreFilter}
 			} else {
 				want = len(names)
 			}
@@ -93,7 +93,7 @@ func TestFailuresBesideNominated(t *testing.T) {
 		for _, reads := range []model.Aspect{model.Usage, model.Usage | model.Ports} {
 			x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{&byPods{rule{name: "F", reads: reads}, test.code}}}, "a")
 			if test.outside {
-				x.p.PreFilters = []plugin.PreFilter{&preFilter{"N", plugin.PreFilterResult{Narrowed: true, Nodes: []string{"a"}}}}
+				x.p.PreFilters = []*plugin.PreFilter{plugintest.PartsOf(&preFilter{"N", plugin.PreFilterResult{Narrowed: true, Nodes: []string{"a"}}}).PreFilter}
 			}
 			plugintest.Set(x.s, build.Pod(build.Named("other"), build.NominatedNodeName("a"), priority(5)))
 			got := strings.Replace(decided(x.decide(x.pod(build.Named("pod"), priority(1)))), "[F N]", "[F]", 1)
@@ -145,7 +145,7 @@ func TestNominatedItself(t *testing.T) {
 		codes := &onB{byPods{rule{name: "F", reads: model.Usage}, test.code}}
 		x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{codes}}, "a", "b", "c")
 		if test.named != nil {
-			x.p.PreFilters = []plugin.PreFilter{&preFilter{"N", plugin.PreFilterResult{Narrowed: true, Nodes: test.named}}}
+			x.p.PreFilters = []*plugin.PreFilter{plugintest.PartsOf(&preFilter{"N", plugin.PreFilterResult{Narrowed: true, Nodes: test.named}}).PreFilter}
 		}
 		if test.other {
 			plugintest.Set(x.s, build.Pod(build.Named("other"), build.NominatedNodeName("b"), priority(5)))
@@ -276,7 +276,7 @@ func (returnsWhole) Filter(_ *v1.Pod, nodes []*v1.Node) (verdicts plugin.Extende
 func TestSteps(t *testing.T) {
 	s := &stepper{}
 	x := newSmall(t, &plugin.Profile{
-		Outside: &noted{}, Reserve: []plugin.Reserve{s, s}, Permit: []plugin.Permit{s}, PreBind: []plugin.PreBind{s}, BindSteps: []plugin.BindSteps{s}, PostBind: []plugin.PostBind{s},
+		Outside: &noted{}, Reserve: []*plugin.Reserve{plugintest.PartsOf(s).Reserve, plugintest.PartsOf(s).Reserve}, Permit: []*plugin.Permit{plugintest.PartsOf(s).Permit}, PreBind: []*plugin.PreBind{plugintest.PartsOf(s).PreBind}, BindSteps: []*plugin.BindSteps{{Name: s.Name(), Steps: s.BindSteps}}, PostBind: []*plugin.PostBind{plugintest.PartsOf(s).PostBind},
 	}, "a")
 	d := x.decide(x.pod())
 	var steps []string
@@ -390,7 +390,7 @@ func TestRefusedPlacement(t *testing.T) {
 		"fails":   {errBroken, `error: running Reserve plugin "Refuses": broken`},
 	} {
 		o := &noted{}
-		x := newSmall(t, &plugin.Profile{Outside: o, Reserve: []plugin.Reserve{refusesReserve{test.err}}}, "a", "b", "c")
+		x := newSmall(t, &plugin.Profile{Outside: o, Reserve: []*plugin.Reserve{plugintest.PartsOf(refusesReserve{test.err}).Reserve}}, "a", "b", "c")
 		d := x.decide(x.pod(build.NominatedNodeName("b")))
 		if got := decided(d); got != test.want || d.Placement.Pod != nil || len(d.Nominations) != 1 || d.Nominations[0].Mode != plan.Clear {
 			t.Errorf("%s: %s, want %s; nominations %v", name, got, test.want, d.Nominations)
@@ -418,7 +418,7 @@ func TestTiesAndNominatedNodes(t *testing.T) {
 	plugintest.Set(x.s, build.Pod(build.Named("on"), build.NodeName("b")), build.Pod(build.Named("other"), build.NominatedNodeName("a"), priority(5)),
 		build.Pod(build.Named("another"), build.NominatedNodeName("b"), priority(5)))
 	ties := map[uint64]bool{}
-	x.p.PostFilters = []plugin.PostFilter{&postFilter{"P", func(c *postFilterCycle, _ *model.Pod) (plugin.PostFilterResult, error) {
+	x.p.PostFilters = []*plugin.PostFilter{plugintest.PartsOf(&postFilter{"P", func(c *postFilterCycle, _ *model.Pod) (plugin.PostFilterResult, error) {
 		for slot, want := range []bool{false, true, false} {
 			if got := c.Resolvable(int32(slot)); got != want {
 				t.Errorf("slot %d is resolvable: %t", slot, got)
@@ -426,7 +426,7 @@ func TestTiesAndNominatedNodes(t *testing.T) {
 			ties[rank.Tie(c.facts().Salt, uint64(slot))] = true
 		}
 		return plugin.PostFilterResult{}, nil
-	}}}
+	}}).PostFilter}
 	for _, name := range []string{"p", "q"} {
 		if got := decided(x.decide(x.pod(build.Named(name)))); got != "no: 1 F2, 2 F1 by [F]" {
 			t.Error(got)

@@ -343,8 +343,8 @@ func (c *cycle) preScore(slots []int32) error {
 		c.profile.Outside.Bare()
 	}
 	for _, p := range c.profile.PreScores {
-		if err := p.PreScore(c.view, slots); err != nil {
-			return errPreScore(p, err)
+		if err := p.Run(c.view, slots); err != nil {
+			return errPreScore(p.Name, err)
 		}
 	}
 	return nil

@@ -15,6 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/proof/enginetest"
 	"github.com/berth-scheduler/berth/internal/proof/oracle/random"
+	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
 // turn is an Outside that records the pod of the turn, and fails the test when turns
@@ -216,8 +217,8 @@ func TestRefusals(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			outside, asks := &turn{t: t}, &asksPotential{nodes: -1}
 			b := withPlugins(t, 4, func(p *plugin.Profile) {
-				p.Outside, p.PostFilters = outside, []plugin.PostFilter{asks}
-				p.Reserve, p.Permit = append(p.Reserve, &test.stages), append(p.Permit, &test.stages)
+				p.Outside, p.PostFilters = outside, []*plugin.PostFilter{plugintest.PartsOf(asks).PostFilter}
+				p.Reserve, p.Permit = append(p.Reserve, plugintest.PartsOf(&test.stages).Reserve), append(p.Permit, plugintest.PartsOf(&test.stages).Permit)
 			})
 			pod := benchPreemptor("pod", 0, 100)
 			pod.Status.NominatedNodeName = long("2")

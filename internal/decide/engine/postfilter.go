@@ -43,7 +43,7 @@ func (e *Engine) postFilter(of *cycle, d *plan.Decision, counts *objectionCounts
 		if i > 0 {
 			own.renominate() // the plugin before may have nominated pods
 		}
-		result, err := p.PostFilter(c, own.pod)
+		result, err := p.Run(c, own.pod)
 		if err != nil {
 			d.PostFilter, d.PostFilterErr = err.Error(), err
 			return true
@@ -163,10 +163,7 @@ func (e *Engine) postFilterAgain(c *cycle, d *plan.Decision, r *rejected) {
 // looksAtOwn reports whether a PostFilter plugin's result depends on objects of the pod's
 // own.
 func (p *profile) looksAtOwn(v state.View, pod *model.Pod) bool {
-	return slices.ContainsFunc(p.PostFilters, func(f plugin.PostFilter) bool {
-		own, ok := f.(plugin.OwnPostFilter)
-		return ok && own.LooksAtOwn(v, pod)
-	})
+	return slices.ContainsFunc(p.PostFilters, func(f *plugin.PostFilter) bool { return f.Own != nil && f.Own(v, pod) })
 }
 
 // postFilterCycle is the plugin.Cycle of PostFilter plugins.

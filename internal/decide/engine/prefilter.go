@@ -127,7 +127,7 @@ func (e *Engine) workOutNeeds(c *cycle) (*plan.Rejection, error) {
 	for _, f := range c.profile.stateful {
 		need, text, err := f.filter.FilterNeedIn(c.view, c.pod)
 		if text != "" || err != nil {
-			return preFilterResult(f.filter, text, err)
+			return preFilterResult(f.filter.Name(), text, err)
 		}
 		c.own[f.at], c.needs[f.at] = need, plugin.NeedOf(need)
 	}
@@ -151,7 +151,7 @@ func (e *Engine) findCounts(c *cycle) (*plan.Rejection, error) {
 		f := c.profile.counts[i]
 		counting := e.countingOf(c, i, f)
 		check, text, err := counting.PreFilter(c.view)
-		if rejection, err := preFilterResult(f, text, err); rejection != nil || err != nil {
+		if rejection, err := preFilterResult(f.Name(), text, err); rejection != nil || err != nil {
 			return rejection, err
 		}
 		if check {
@@ -162,12 +162,12 @@ func (e *Engine) findCounts(c *cycle) (*plan.Rejection, error) {
 }
 
 // preFilterResult adds kube-scheduler's texts to the result of a plugin's PreFilter.
-func preFilterResult(p plugin.Plugin, rejection string, err error) (*plan.Rejection, error) {
+func preFilterResult(name string, rejection string, err error) (*plan.Rejection, error) {
 	switch {
 	case err != nil:
-		return nil, &plan.PluginError{Point: "PreFilter", Plugin: p.Name(), Err: err}
+		return nil, &plan.PluginError{Point: "PreFilter", Plugin: name, Err: err}
 	case rejection != "":
-		return &plan.Rejection{PreFilter: rejection, Plugins: []string{p.Name()}}, nil
+		return &plan.Rejection{PreFilter: rejection, Plugins: []string{name}}, nil
 	}
 	return nil, nil
 }
@@ -242,11 +242,11 @@ func (p *profile) narrow(v state.View, pod *model.Pod) (narrowed, *preFilterReje
 		if pod.SkipsPreFilter&(1<<i) != 0 {
 			continue
 		}
-		result := f.PreFilter(v, pod)
-		if rejection, err := preFilterResult(f, result.Rejection, result.Err); err != nil {
+		result := f.Run(v, pod)
+		if rejection, err := preFilterResult(f.Name, result.Rejection, result.Err); err != nil {
 			return n, nil, err
 		} else if rejection != nil {
-			r := &preFilterRejection{*rejection, p.PreFilterAt(f.Name()), result.Resolvable}
+			r := &preFilterRejection{*rejection, p.PreFilterAt(f.Name), result.Resolvable}
 			if !r.open {
 				return n, r, nil
 			}
@@ -261,10 +261,10 @@ func (p *profile) narrow(v state.View, pod *model.Pod) (narrowed, *preFilterReje
 		} else {
 			names = intersect(names, result.Nodes)
 		}
-		n.by = append(n.by, f.Name())
+		n.by = append(n.by, f.Name)
 		if len(names) == 0 {
 			slices.Sort(n.by)
-			return n, &preFilterRejection{plan.Rejection{PreFilter: n.emptyText(), Plugins: n.by}, p.PreFilterAt(f.Name()), false}, nil
+			return n, &preFilterRejection{plan.Rejection{PreFilter: n.emptyText(), Plugins: n.by}, p.PreFilterAt(f.Name), false}, nil
 		}
 	}
 	slices.Sort(n.by)

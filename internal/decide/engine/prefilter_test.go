@@ -19,35 +19,35 @@ import (
 // TestPreFilterResults combines the results of several PreFilter plugins, StateFilters
 // and CountFilters.
 func TestPreFilterResults(t *testing.T) {
-	no := func(name string) plugin.PreFilter {
-		return &preFilter{name, plugin.PreFilterResult{Rejection: name + " says no"}}
+	no := func(name string) *plugin.PreFilter {
+		return plugintest.PartsOf(&preFilter{name, plugin.PreFilterResult{Rejection: name + " says no"}}).PreFilter
 	}
-	names := func(name string, nodes ...string) plugin.PreFilter {
-		return &preFilter{name, plugin.PreFilterResult{Narrowed: true, Nodes: nodes}}
+	names := func(name string, nodes ...string) *plugin.PreFilter {
+		return plugintest.PartsOf(&preFilter{name, plugin.PreFilterResult{Narrowed: true, Nodes: nodes}}).PreFilter
 	}
-	fails := func(name string) plugin.PreFilter {
-		return &preFilter{name, plugin.PreFilterResult{Err: errors.New(name)}}
+	fails := func(name string) *plugin.PreFilter {
+		return plugintest.PartsOf(&preFilter{name, plugin.PreFilterResult{Err: errors.New(name)}}).PreFilter
 	}
 	count := func(rejection string, err error) []plugin.Filter {
 		return []plugin.Filter{&counted{name: "C", rejection: rejection, err: err, rule: passing()}}
 	}
 	for name, test := range map[string]struct {
-		before  []plugin.PreFilter
+		before  []*plugin.PreFilter
 		filters []plugin.Filter
 		want    string
 	}{
 		"none":                       {nil, nil, "a b c"},
-		"one names nodes":            {[]plugin.PreFilter{names("A", "c", "gone", "a", "c")}, nil, "a c by [A]"},
-		"several do":                 {[]plugin.PreFilter{names("B", "c", "b"), names("A", "a", "b")}, nil, "b by [A B]"},
-		"none that exists":           {[]plugin.PreFilter{names("A", "gone")}, nil, " by [A]"},
-		"none in common":             {[]plugin.PreFilter{names("B", "c"), names("A", "a"), no("D")}, nil, "node(s) didn't satisfy plugin(s) [A B] simultaneously from [A B]"},
-		"none at all":                {[]plugin.PreFilter{names("A"), no("D")}, nil, "node(s) didn't satisfy plugin A from [A]"},
-		"a rejection":                {[]plugin.PreFilter{names("A", "a"), no("B"), no("C")}, nil, "B says no from [B]"},
-		"an error":                   {[]plugin.PreFilter{fails("A"), no("B")}, nil, `running PreFilter plugin "A": A`},
-		"an error behind":            {[]plugin.PreFilter{no("B"), fails("A")}, nil, "B says no from [B]"},
-		"counts reject":              {[]plugin.PreFilter{names("A", "a")}, count("too many", nil), "too many from [C]"},
+		"one names nodes":            {[]*plugin.PreFilter{names("A", "c", "gone", "a", "c")}, nil, "a c by [A]"},
+		"several do":                 {[]*plugin.PreFilter{names("B", "c", "b"), names("A", "a", "b")}, nil, "b by [A B]"},
+		"none that exists":           {[]*plugin.PreFilter{names("A", "gone")}, nil, " by [A]"},
+		"none in common":             {[]*plugin.PreFilter{names("B", "c"), names("A", "a"), no("D")}, nil, "node(s) didn't satisfy plugin(s) [A B] simultaneously from [A B]"},
+		"none at all":                {[]*plugin.PreFilter{names("A"), no("D")}, nil, "node(s) didn't satisfy plugin A from [A]"},
+		"a rejection":                {[]*plugin.PreFilter{names("A", "a"), no("B"), no("C")}, nil, "B says no from [B]"},
+		"an error":                   {[]*plugin.PreFilter{fails("A"), no("B")}, nil, `running PreFilter plugin "A": A`},
+		"an error behind":            {[]*plugin.PreFilter{no("B"), fails("A")}, nil, "B says no from [B]"},
+		"counts reject":              {[]*plugin.PreFilter{names("A", "a")}, count("too many", nil), "too many from [C]"},
 		"counts fail":                {nil, count("", errBroken), `running PreFilter plugin "C": broken`},
-		"a rejection before counts":  {[]plugin.PreFilter{no("B")}, count("too many", nil), "B says no from [B]"},
+		"a rejection before counts":  {[]*plugin.PreFilter{no("B")}, count("too many", nil), "B says no from [B]"},
 		"counts that are left alone": {nil, []plugin.Filter{&counted{name: "C", skips: true}}, "a b c"},
 	} {
 		x := newSmall(t, &plugin.Profile{PreFilters: test.before, Filters: test.filters}, "c", "a", "b")
@@ -79,7 +79,7 @@ func TestPreFilterResults(t *testing.T) {
 		if len(test.before) > 0 {
 			pod.SkipsPreFilter = 1
 			c, _, _ := x.preFilter(x.s.View(), x.profiles[x.p.Name], pod)
-			if slices.Contains(c.narrowed.by, test.before[0].Name()) {
+			if slices.Contains(c.narrowed.by, test.before[0].Name) {
 				t.Errorf("%s: %v although the first is skipped", name, c.narrowed.by)
 			}
 		}
@@ -129,12 +129,12 @@ func TestRejectedBeforeFilters(t *testing.T) {
 		compiled, ran := 0, false
 		f := &compiles{byPods{rule{name: "F", reads: model.Usage}, []reason.Code{0, 1}}, &compiled}
 		x := newSmall(t, &plugin.Profile{
-			Filters: []plugin.Filter{f}, PreFilters: []plugin.PreFilter{&preFilter{"N", plugin.PreFilterResult{Rejection: "no", Resolvable: open}}}, PreFilterOrder: []string{"N"},
+			Filters: []plugin.Filter{f}, PreFilters: []*plugin.PreFilter{plugintest.PartsOf(&preFilter{"N", plugin.PreFilterResult{Rejection: "no", Resolvable: open}}).PreFilter}, PreFilterOrder: []string{"N"},
 			Outside: &noted{}, Extenders: []plugin.Extender{returnsWhole{}},
 		}, "a", "b")
 		on := build.Pod(build.Named("on"), build.NodeName("b"))
 		plugintest.Set(x.s, on)
-		x.p.PostFilters = []plugin.PostFilter{&postFilter{"P", func(c *postFilterCycle, _ *model.Pod) (plugin.PostFilterResult, error) {
+		x.p.PostFilters = []*plugin.PostFilter{plugintest.PartsOf(&postFilter{"P", func(c *postFilterCycle, _ *model.Pod) (plugin.PostFilterResult, error) {
 			ran = true
 			if _, ok := c.Alike(); ok || c.onlyUsage() || c.request() != nil || c.onlyRequest() {
 				t.Errorf("open %t: alike %t, only usage %t", open, ok, c.onlyUsage())
@@ -159,7 +159,7 @@ func TestRejectedBeforeFilters(t *testing.T) {
 				t.Errorf("open %t, without the pod: %+v, %v", open, r, err)
 			}
 			return plugin.PostFilterResult{}, nil
-		}}}
+		}}).PostFilter}
 		d := x.decide(x.pod())
 		if !ran || decided(d) != "no: no by [N]" || compiled != 1 {
 			t.Errorf("open %t: %t, %s; filters were compiled %d times", open, ran, decided(d), compiled)
@@ -198,7 +198,7 @@ func TestPreFilterErrors(t *testing.T) {
 	} {
 		x := newSmall(t, &plugin.Profile{
 			Filters: []plugin.Filter{&counted{name: "C", rejection: test.rejection, err: test.err, rule: passing()}}, PreFilterOrder: test.order, Outside: &noted{},
-			PreFilters: []plugin.PreFilter{&preFilter{"N", plugin.PreFilterResult{Rejection: "no", Resolvable: test.resolvable}}},
+			PreFilters: []*plugin.PreFilter{plugintest.PartsOf(&preFilter{"N", plugin.PreFilterResult{Rejection: "no", Resolvable: test.resolvable}}).PreFilter},
 		}, "a")
 		if got := decided(x.decide(x.pod())); got != test.want {
 			t.Errorf("%s: %s, want %s", name, got, test.want)

@@ -12,6 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/plan"
 	"github.com/berth-scheduler/berth/internal/model/reason"
 	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
 // asksWhy is a PostFilter plugin that records the nodes' rejections, as they are and in
@@ -47,10 +48,10 @@ func rejectionText(r reason.Rejection, err error) string {
 func TestWhyNodesAreRejected(t *testing.T) {
 	asks := &asksWhy{}
 	b := withPlugins(t, 4, func(p *plugin.Profile) {
-		p.PreFilters = append(p.PreFilters, &says{"N", plugin.PreFilterResult{Narrowed: true, Nodes: []string{long("0"), long("2"), long("3")}}})
+		p.PreFilters = append(p.PreFilters, plugintest.PartsOf(&says{"N", plugin.PreFilterResult{Narrowed: true, Nodes: []string{long("0"), long("2"), long("3")}}}).PreFilter)
 		p.PreFilterOrder = append(p.PreFilterOrder, "N")
 		p.Filters = append(p.Filters, failsWithPods{failing(long("0"))})
-		p.PostFilters = []plugin.PostFilter{asks}
+		p.PostFilters = []*plugin.PostFilter{plugintest.PartsOf(asks).PostFilter}
 	})
 	place := func(name string, cpuMilli int64) *model.Pod {
 		p := benchPreemptor(name, 0, cpuMilli)
@@ -98,7 +99,7 @@ func TestWhyPodsAreRejected(t *testing.T) {
 	asks := &asksWhy{}
 	b := withPlugins(t, 2, func(p *plugin.Profile) {
 		p.Filters = append(p.Filters, &claims{})
-		p.PostFilters = []plugin.PostFilter{asks}
+		p.PostFilters = []*plugin.PostFilter{plugintest.PartsOf(asks).PostFilter}
 	})
 	var inDryRun []string
 	asks.inDryRun = func(c plugin.Cycle) {

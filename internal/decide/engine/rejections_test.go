@@ -72,13 +72,13 @@ func (f *byLabel) Filter(node state.Node) (code reason.Code) {
 func TestRejectionsHaveTheirOwnColumns(t *testing.T) {
 	f, g := &byLabel{rule{name: "F", reads: model.Labels}}, &bySelector{rule{name: "G"}}
 	x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{g, f}})
-	x.p.PostFilters = []plugin.PostFilter{&postFilter{"P", func(c *postFilterCycle, pod *model.Pod) (plugin.PostFilterResult, error) {
+	x.p.PostFilters = []*plugin.PostFilter{plugintest.PartsOf(&postFilter{"P", func(c *postFilterCycle, pod *model.Pod) (plugin.PostFilterResult, error) {
 		before := x.Counters().Visited
 		if n := len(c.Potential()); n != 4 || x.Counters().Visited != before {
 			t.Errorf("%d nodes are potential, %d were visited", n, x.Counters().Visited-before)
 		}
 		return plugin.PostFilterResult{Passing: true}, nil
-	}}}
+	}}).PostFilter}
 	plugintest.Set(x.s, digit(0, 1), digit(1, 2), digit(2, 3), digit(3, 4))
 	for step, want := range []string{"1 F1, 1 F2, 1 F3, 1 F4", "1 F2, 1 F3, 1 F4, 1 F5", "1 F2, 1 F3, 1 F4, 1 F6", "1 F2, 1 F3, 1 F4, 1 F7"} {
 		if step > 0 {

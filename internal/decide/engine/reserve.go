@@ -9,31 +9,31 @@ import (
 // reserve adds to a placement its holds, and the steps before and after the binding.
 func (p *profile) reserve(v state.View, placement *plan.Placement, slot int32) error {
 	for _, r := range p.Reserve {
-		holds, err := r.Reserve(v, placement.Pod, slot)
+		holds, err := r.Holds(v, placement.Pod, slot)
 		if err != nil {
-			return &plan.PluginError{Point: "Reserve", Plugin: r.Name(), Err: err}
+			return &plan.PluginError{Point: "Reserve", Plugin: r.Name, Err: err}
 		}
 		placement.Holds = append(placement.Holds, holds...)
 	}
 	p.outsideSteps(plan.Reserve, placement)
 	for _, x := range p.Permit {
-		if err := addSteps(placement, plan.Permit, x, v, x.Permit); err != nil {
+		if err := addSteps(placement, plan.Permit, x.Name, v, x.Steps); err != nil {
 			return err
 		}
 	}
 	for _, x := range p.PreBind {
-		if err := addSteps(placement, plan.PreBind, x, v, x.PreBind); err != nil {
+		if err := addSteps(placement, plan.PreBind, x.Name, v, x.Steps); err != nil {
 			return err
 		}
 	}
 	for _, x := range p.BindSteps {
-		if err := addSteps(placement, plan.Bind, x, v, x.BindSteps); err != nil {
+		if err := addSteps(placement, plan.Bind, x.Name, v, x.Steps); err != nil {
 			return err
 		}
 	}
 	p.outsideSteps(plan.Bind, placement)
 	for _, x := range p.PostBind {
-		if err := addSteps(placement, plan.PostBind, x, v, x.PostBind); err != nil {
+		if err := addSteps(placement, plan.PostBind, x.Name, v, x.Steps); err != nil {
 			return err
 		}
 	}
@@ -49,13 +49,13 @@ func (p *profile) outsideSteps(stage plan.Stage, to *plan.Placement) {
 }
 
 // addSteps adds the steps of one plugin at one stage.
-func addSteps(to *plan.Placement, stage plan.Stage, p plugin.Plugin, v state.View, steps func(state.View, *plan.Placement) ([]plan.Step, error)) error {
+func addSteps(to *plan.Placement, stage plan.Stage, name string, v state.View, steps plugin.Steps) error {
 	added, err := steps(v, to)
 	if err != nil {
-		return &plan.PluginError{Point: stage.String(), Plugin: p.Name(), Err: err}
+		return &plan.PluginError{Point: stage.String(), Plugin: name, Err: err}
 	}
 	for _, step := range added {
-		step.Stage, step.Plugin = stage, p.Name()
+		step.Stage, step.Plugin = stage, name
 		to.Steps = append(to.Steps, step)
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/reason"
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/proof/build"
+	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
 // among returns the view restricted to these nodes.
@@ -40,13 +41,13 @@ func (x *small) told(v state.View, pod *model.Pod) string {
 func TestRestriction(t *testing.T) {
 	const failed = reason.Failed | 1
 	nominated := func(node string) []build.PodOption { return []build.PodOption{build.NominatedNodeName(node)} }
-	narrow := func(nodes ...string) []plugin.PreFilter {
-		return []plugin.PreFilter{&preFilter{"p", plugin.PreFilterResult{Narrowed: true, Nodes: nodes}}}
+	narrow := func(nodes ...string) []*plugin.PreFilter {
+		return []*plugin.PreFilter{plugintest.PartsOf(&preFilter{"p", plugin.PreFilterResult{Narrowed: true, Nodes: nodes}}).PreFilter}
 	}
 	for _, row := range []struct {
 		name   string
 		codes  map[string]reason.Code
-		narrow []plugin.PreFilter
+		narrow []*plugin.PreFilter
 		pod    []build.PodOption
 		among  string
 		want   string

@@ -236,7 +236,7 @@ func (e *Engine) setScores(c *cycle, i int, slots []int32) ([]int64, error) {
 	scores := e.setMemory(len(slots))
 	ok, err := set.Score(c.view, slots, scores)
 	if err != nil {
-		return nil, errPreScore(p, err)
+		return nil, errPreScore(p.Name(), err)
 	}
 	if !ok {
 		return nil, nil
@@ -319,6 +319,6 @@ func errOutOfRange(plugins string, score int32) error {
 		plugins, score, plugin.MaxScore)
 }
 
-func errPreScore(p plugin.Plugin, err error) error {
-	return &plan.PluginError{Point: "PreScore", Plugin: p.Name(), Err: err}
+func errPreScore(name string, err error) error {
+	return &plan.PluginError{Point: "PreScore", Plugin: name, Err: err}
 }

@@ -18,6 +18,9 @@ import (
 func TestShowTurn(t *testing.T) {
 	const hard = reason.Unresolvable
 	codes := map[string]reason.Code{"b": 1, "c": 2 | hard}
+	answering := func(result plugin.PreFilterResult) *plugin.PreFilter {
+		return plugintest.PartsOf(&preFilter{"N", result}).PreFilter
+	}
 	for name, test := range map[string]struct {
 		nodes  []string
 		change func(x *small)
@@ -28,19 +31,19 @@ func TestShowTurn(t *testing.T) {
 	}{
 		"a node is feasible":   {nodes: []string{"a", "b", "c"}, want: "true true: [1] 1"},
 		"no node is feasible":  {nodes: []string{"c", "b"}, want: "true true: [1] 1"},
-		"PreFilter rejects":    {nodes: []string{"a", "b"}, change: func(x *small) { x.p.PreFilters[0].(*preFilter).result.Rejection = "no" }, want: "true false: [] 0"},
-		"PreFilter fails":      {nodes: []string{"a"}, change: func(x *small) { x.p.PreFilters[0].(*preFilter).result.Err = errBroken }, fails: `running PreFilter plugin "N": broken`},
+		"PreFilter rejects":    {nodes: []string{"a", "b"}, change: func(x *small) { x.p.PreFilters[0] = answering(plugin.PreFilterResult{Rejection: "no"}) }, want: "true false: [] 0"},
+		"PreFilter fails":      {nodes: []string{"a"}, change: func(x *small) { x.p.PreFilters[0] = answering(plugin.PreFilterResult{Err: errBroken}) }, fails: `running PreFilter plugin "N": broken`},
 		"no nodes":             {},
 		"malformed":            {nodes: []string{"a"}, pod: func(p *model.Pod) { p.Malformed = "odd" }},
 		"of another scheduler": {nodes: []string{"a"}, pod: func(p *model.Pod) { p.SchedulerName = "other" }, fails: `no profile for scheduler name "other"`},
 		"rejected, and resolvable": {nodes: []string{"a", "b"}, change: func(x *small) {
 			x.profiles[x.p.Name].Outside = &noted{}
-			x.p.PreFilters[0].(*preFilter).result = plugin.PreFilterResult{Rejection: "no", Resolvable: true}
+			x.p.PreFilters[0] = answering(plugin.PreFilterResult{Rejection: "no", Resolvable: true})
 		}, want: "true true: [0 1] 2"},
 	} {
 		x := newSmall(t, &plugin.Profile{
 			PreFilterOrder: []string{"N", "Z"},
-			PreFilters:     []plugin.PreFilter{&preFilter{name: "N"}},
+			PreFilters:     []*plugin.PreFilter{answering(plugin.PreFilterResult{})},
 			Filters:        []plugin.Filter{&rule{name: "F", codes: codes}},
 		}, test.nodes...)
 		if test.change != nil {

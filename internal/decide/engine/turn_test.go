@@ -284,7 +284,7 @@ func TestPreScore(t *testing.T) {
 	} {
 		p := &preScore{err: test.err}
 		x := newSmall(t, &plugin.Profile{
-			Filters: []plugin.Filter{&rule{name: "F", codes: test.codes}}, PreScores: []plugin.PreScore{p},
+			Filters: []plugin.Filter{&rule{name: "F", codes: test.codes}}, PreScores: []*plugin.PreScore{plugintest.PartsOf(p).PreScore},
 			Scores: []plugin.Weighted{{Score: &rating{name: "S", raw: map[string]int32{"c": 4}}, Weight: 1}},
 		}, "a", "b", "c")
 		if got := decided(x.decide(x.pod())); got != test.want {
@@ -302,7 +302,7 @@ func TestFitsWithIsCounted(t *testing.T) {
 	x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{&fit{rule{name: "F", reads: model.Usage}, 0}, &fit{rule{name: "G", reads: model.Usage}, 1}}}, "a")
 	plugintest.Set(x.s, build.Pod(build.Named("on"), build.NodeName("a")))
 	ran := false
-	x.p.PostFilters = []plugin.PostFilter{&postFilter{"P", func(c *postFilterCycle, _ *model.Pod) (plugin.PostFilterResult, error) {
+	x.p.PostFilters = []*plugin.PostFilter{plugintest.PartsOf(&postFilter{"P", func(c *postFilterCycle, _ *model.Pod) (plugin.PostFilterResult, error) {
 		var use state.Use
 		for pods, want := range map[int]int64{0: 2, 1: 1} {
 			use.Reset(c.View().Node(0))
@@ -316,7 +316,7 @@ func TestFitsWithIsCounted(t *testing.T) {
 		}
 		ran = true
 		return plugin.PostFilterResult{}, nil
-	}}}
+	}}).PostFilter}
 	if x.decide(x.pod()); !ran {
 		t.Error("PostFilter was not run")
 	}
@@ -337,7 +337,7 @@ func TestOneTurnFilterFails(t *testing.T) {
 func TestAskedOneByOne(t *testing.T) {
 	x := newSmall(t, &plugin.Profile{
 		Filters:    []plugin.Filter{&rule{name: "F", codes: map[string]reason.Code{"a": 1}}, &rule{name: "G"}},
-		PreFilters: []plugin.PreFilter{&preFilter{"N", plugin.PreFilterResult{Narrowed: true, Nodes: []string{"a", "b"}}}}, Extenders: []plugin.Extender{refuses{}},
+		PreFilters: []*plugin.PreFilter{plugintest.PartsOf(&preFilter{"N", plugin.PreFilterResult{Narrowed: true, Nodes: []string{"a", "b"}}}).PreFilter}, Extenders: []plugin.Extender{refuses{}},
 	}, "a", "b", "c")
 	if got := decided(x.decide(x.pod())); !strings.HasPrefix(got, "no: 1 F1, 2 node(s) didn't satisfy plugin(s) [N] by") {
 		t.Error(got)

@@ -84,7 +84,7 @@ func TestFree(t *testing.T) {
 		var asked []string
 		row.giver.asked = &asked
 		// the last is DefaultPreemption
-		p.PostFilters = []plugin.PostFilter{row.giver, p.PostFilters[len(p.PostFilters)-1]}
+		p.PostFilters = []*plugin.PostFilter{plugintest.PartsOf(row.giver).PostFilter, p.PostFilters[len(p.PostFilters)-1]}
 		c := racksOf(1, 2, 0, row.key)
 		c.group = newGroup(max(row.minCount, -row.minCount), row.key)
 		policy := v1.PreemptLowerPriority
@@ -114,7 +114,7 @@ func TestFree(t *testing.T) {
 	// Nothing is released for a tree.
 	p := profileWith(t, 1, 1)
 	var asked []string
-	p.PostFilters = []plugin.PostFilter{giver{asked: &asked}}
+	p.PostFilters = []*plugin.PostFilter{plugintest.PartsOf(giver{asked: &asked}).PostFilter}
 	f := &forest{root: &branch{name: "root", min: 1, below: []*branch{leafOf("a", "", 1, 1)}}}
 	f.nodes = append(f.nodes, build.Node("n", build.Allocatable("pods=9")))
 	if d := decided(f.state(anyNode), newEngine(t, p), f.work(p), nil); d.Outcome != plan.Unschedulable || asked != nil {

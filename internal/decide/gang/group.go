@@ -125,17 +125,14 @@ func (a *attempt) assign() {
 // enforces reports whether the profile of the group's pods has GangScheduling. Without it
 // a gang is only a group.
 func (a *attempt) enforces() bool {
-	return a.profile != nil && slices.ContainsFunc(a.profile.PreEnqueue, func(x plugin.PreEnqueue) bool { return x.Name() == "GangScheduling" })
+	return a.profile != nil && slices.ContainsFunc(a.profile.PreEnqueue, func(x *plugin.PreEnqueue) bool { return x.Name == "GangScheduling" })
 }
 
 // refuses returns an error if a group cannot be tried. Either its members, including
 // those being deleted, do not belong together, or Berth does not support the group yet.
 func (a *attempt) refuses() error {
 	first := a.First()
-	own := a.profile != nil && slices.ContainsFunc(a.profile.PostFilters, func(p plugin.PostFilter) bool {
-		of, ok := p.(plugin.GroupPostFilter)
-		return ok && of.ByGroupPolicy()
-	})
+	own := a.profile != nil && slices.ContainsFunc(a.profile.PostFilters, func(p *plugin.PostFilter) bool { return p.Group != nil && p.Group.OwnPolicy })
 	check := func(pod *model.Pod) error {
 		switch {
 		case pod.SchedulerName != first.SchedulerName:

@@ -225,7 +225,7 @@ func TestMinCountNeedsItsPlugin(t *testing.T) {
 		c := racksOf(1, 1, 2, "")
 		p := profileWith(t, 1, 1)
 		if !with {
-			p.PreEnqueue = slices.DeleteFunc(p.PreEnqueue, func(x plugin.PreEnqueue) bool { return x.Name() == "GangScheduling" })
+			p.PreEnqueue = slices.DeleteFunc(p.PreEnqueue, func(x *plugin.PreEnqueue) bool { return x.Name == "GangScheduling" })
 		}
 		d := decided(c.state(anyNode), newEngine(t, p), c.work(p), nil)
 		if placed := d.Outcome == plan.Placed; placed == with {

@@ -120,7 +120,7 @@ func (a *attempt) generate(tree *model.GroupTree, within *state.Restriction) (pl
 		return placements, nil
 	}
 	if generator := a.profile.Placements.Generate; generator != nil {
-		if placements, err = generator.GeneratePlacements(a.state.View(), tree, within); err != nil {
+		if placements, err = generator.Run(a.state.View(), tree, within); err != nil {
 			return nil, err
 		}
 	}
@@ -179,7 +179,7 @@ func (a *attempt) best(tree *model.GroupTree, feasible []found) (at int, err err
 		proposals[i] = feasible[i].Proposal
 	}
 	for _, p := range a.profile.Placements.Scores {
-		if err := p.ScorePlacements(a.state.View(), tree, proposals, scores); err != nil {
+		if err := p.Run(a.state.View(), tree, proposals, scores); err != nil {
 			return 0, err
 		}
 		for i, score := range scores {

@@ -22,6 +22,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/report"
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/proof/build"
+	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
 const seed = 7
@@ -551,14 +552,16 @@ func TestPlacementsFail(t *testing.T) {
 		change func(*plugin.Profile)
 		want   string
 	}{
-		{"generate", func(p *plugin.Profile) { p.Placements.Generate = broken{"no way"} }, "failed: no way"},
+		{"generate", func(p *plugin.Profile) {
+			p.Placements.Generate = plugintest.PartsOf(broken{"no way"}).PlacementGenerate
+		}, "failed: no way"},
 		{"score", func(p *plugin.Profile) {
-			p.Placements.Scores = append(p.Placements.Scores, plugin.WeightedPlacement{PlacementScore: broken{"no score"}, Weight: 1})
+			p.Placements.Scores = append(p.Placements.Scores, plugin.WeightedPlacement{PlacementScore: plugintest.PartsOf(broken{"no score"}).PlacementScore, Weight: 1})
 		}, "failed: no score"},
 		{"no score plugins", func(p *plugin.Profile) { p.Placements.Scores = nil }, "placed: "},
 		{"no generator", func(p *plugin.Profile) { p.Placements.Generate = nil }, "placed: "},
 		{"freeing", func(p *plugin.Profile) {
-			p.Placements, p.PostFilters = nil, []plugin.PostFilter{stuck{}}
+			p.Placements, p.PostFilters = nil, []*plugin.PostFilter{plugintest.PartsOf(stuck{}).PostFilter}
 		}, `failed: error in "Stuck" PodGroupPostFilter plugins: nothing is given back`},
 		{"a member", func(p *plugin.Profile) { p.Filters = append(p.Filters, failing{}) },
 			`failed: failed to schedule other pod from a pod group: running PreFilter plugin "Failing": no need`},

@@ -40,11 +40,11 @@ func (a *attempt) makeRoom(short string) (r room, err error) {
 	}
 	before := "" // messages of plugins that did not end the chain
 	for _, p := range a.profile.PostFilters {
-		if of, ok := p.(plugin.GroupFreeing); ok {
-			freed, err := a.free(of)
+		if p.Freeing != nil {
+			freed, err := a.free(p.Freeing)
 			switch {
 			case err != nil:
-				return room{}, fmt.Errorf("error in %q PodGroupPostFilter plugins: %w", p.Name(), err)
+				return room{}, fmt.Errorf("error in %q PodGroupPostFilter plugins: %w", p.Name, err)
 			case freed.Message != "":
 				before += ", " + freed.Message
 			}
@@ -52,13 +52,12 @@ func (a *attempt) makeRoom(short string) (r room, err error) {
 				return room{text: ", " + freed.Message}, nil
 			}
 		}
-		preemption, ok := p.(plugin.GroupPostFilter)
-		if !ok {
+		if p.Group == nil {
 			continue
 		}
-		if r, err = a.preempt(preemption, short); err != nil {
+		if r, err = a.preempt(p.Group, short); err != nil {
 			a.Preemption = &plan.GroupPreemption{Status: plan.StatusError}
-			return room{}, fmt.Errorf("error in %q PodGroupPostFilter plugins: %s%w", p.Name(), preemptionPrefix, err)
+			return room{}, fmt.Errorf("error in %q PodGroupPostFilter plugins: %s%w", p.Name, preemptionPrefix, err)
 		}
 		a.Preemption = &r.GroupPreemption
 		if r.text = ", " + preemptionPrefix + r.text; r.Status != plan.StatusUnschedulable {
@@ -71,13 +70,13 @@ func (a *attempt) makeRoom(short string) (r room, err error) {
 }
 
 // preempt is DefaultPreemption for a group.
-func (a *attempt) preempt(p plugin.GroupPostFilter, short string) (room, error) {
+func (a *attempt) preempt(p *plugin.GroupPreemption, short string) (room, error) {
 	no := func(status, text string) (room, error) {
 		return room{text: text, GroupPreemption: plan.GroupPreemption{Status: status}}, nil
 	}
 	v := a.state.View()
 	switch {
-	case a.policy(p.ByGroupPolicy()) == v1.PreemptNever:
+	case a.policy(p.OwnPolicy) == v1.PreemptNever:
 		return no(plan.StatusUnschedulable, "not eligible due to preemptionPolicy=Never.")
 	case a.isOngoing(v):
 		r, _ := no(plan.StatusSuccess, "ongoing preemption on nominated nodes")
@@ -106,7 +105,7 @@ func (a *attempt) preempt(p plugin.GroupPostFilter, short string) (room, error) 
 	short, err := w.try()
 	r, _ := no(plan.StatusUnschedulable, short)
 	if err == nil && short == "" {
-		r, err = w.reprieve(p.Rules(), candidates)
+		r, err = w.reprieve(p.Rules, candidates)
 	}
 	w.takeBack()
 	for i := range candidates {

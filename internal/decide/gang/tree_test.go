@@ -19,6 +19,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/report"
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/proof/build"
+	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
 // branch is a group of a tree, with the groups below it.
@@ -520,9 +521,11 @@ func TestTreesWithoutTurn(t *testing.T) {
 // already found a node. No member is left on a node.
 func TestTreesFail(t *testing.T) {
 	for want, change := range map[string]func(*plugin.Profile){
-		"no way": func(p *plugin.Profile) { p.Placements.Generate = broken{"no way"} },
+		"no way": func(p *plugin.Profile) {
+			p.Placements.Generate = plugintest.PartsOf(broken{"no way"}).PlacementGenerate
+		},
 		"composite pod group evaluation failed due to child error: no score": func(p *plugin.Profile) {
-			p.Placements.Scores = append(p.Placements.Scores, plugin.WeightedPlacement{PlacementScore: broken{"no score"}, Weight: 1})
+			p.Placements.Scores = append(p.Placements.Scores, plugin.WeightedPlacement{PlacementScore: plugintest.PartsOf(broken{"no score"}).PlacementScore, Weight: 1})
 		},
 	} {
 		f := &forest{root: &branch{name: "root", min: 1, below: []*branch{leafOf("a", "", 1, 1), {name: "x", key: "rack", min: 1, below: []*branch{leafOf("b", "", 1, 1)}}}}}

@@ -601,7 +601,7 @@ func TestBindSteps(t *testing.T) {
 		}
 		object := pod.DeepCopy()
 		object.Spec = row.spec
-		steps, err := set.BindSteps(state.View{}, placed(object))
+		steps, err := set.BindSteps().Steps(state.View{}, placed(object))
 		if err != nil || (len(steps) == 1) != row.steps {
 			t.Errorf("%s: steps %v, error %v", row.name, steps, err)
 		}
@@ -635,7 +635,7 @@ func TestBindEndsWithTheContext(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	steps, err := set.BindSteps(state.View{}, placed(pod))
+	steps, err := set.BindSteps().Steps(state.View{}, placed(pod))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -659,7 +659,7 @@ func TestOrder(t *testing.T) {
 	if diff := cmp.Diff([]string{"b", "d", "a", "c"}, names); diff != "" {
 		t.Errorf("order (-want +got):\n%s", diff)
 	}
-	if set.Binds() || set.Name() != plugin.ExtenderName {
-		t.Errorf("binds %t, name %s", set.Binds(), set.Name())
+	if set.Binds() || set.BindSteps().Name != plugin.ExtenderName {
+		t.Errorf("binds %t, name %s", set.Binds(), set.BindSteps().Name)
 	}
 }

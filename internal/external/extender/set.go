@@ -25,8 +25,6 @@ type Set struct {
 	flush   func()
 }
 
-var _ plugin.BindSteps = (*Set)(nil)
-
 // NewSet returns the extenders of a checked configuration. It logs ignored failures, many
 // of one kind as a few lines.
 func NewSet(configs []configv1.Extender, log logr.Logger) (*Set, error) {
@@ -59,8 +57,10 @@ func (s *Set) Extenders() []plugin.Extender {
 	return all
 }
 
-// Name returns the plugin name for rejections by extenders.
-func (s *Set) Name() string { return plugin.ExtenderName }
+// BindSteps returns the part of the profiles that binds pods.
+func (s *Set) BindSteps() *plugin.BindSteps {
+	return &plugin.BindSteps{Name: plugin.ExtenderName, Steps: s.bindSteps}
+}
 
 // Reads returns the kinds, besides pods and nodes, whose events retry pods that an
 // extender rejected. Any event may help, because an extender does not register events.
@@ -81,9 +81,9 @@ func (s *Set) Binds() bool {
 	return false
 }
 
-// BindSteps returns the binding step of the pod's extenders; none if no binding extender
+// bindSteps returns the binding step of the pod's extenders; none if no binding extender
 // is interested in the pod.
-func (s *Set) BindSteps(_ state.View, p *plan.Placement) ([]plan.Step, error) {
+func (s *Set) bindSteps(_ state.View, p *plan.Placement) ([]plan.Step, error) {
 	var binders []*Client
 	for _, c := range s.clients {
 		if c.traits.Binds && c.IsInterested(p.Pod.Object) {

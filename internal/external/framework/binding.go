@@ -16,7 +16,6 @@ import (
 	"github.com/berth-scheduler/berth/internal/cluster/state"
 	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/model/plan"
-	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
 type preBind struct {
@@ -39,11 +38,7 @@ type postBind struct {
 	plugin fwk.PostBindPlugin
 }
 
-var (
-	_ plugin.PreBind  = (*preBind)(nil)
-	_ plugin.PostBind = (*postBind)(nil)
-	_ commit.Call     = callFunc(nil)
-)
+var _ commit.Call = callFunc(nil)
 
 // callFunc is a commit.Call.
 type callFunc func(ctx context.Context) commit.CallResult
@@ -95,8 +90,8 @@ func (r *Runtime) Steps(stage plan.Stage, p *plan.Placement) []plan.Step {
 	return nil
 }
 
-// PreBind returns the step that runs the plugin and its followers.
-func (p *preBind) PreBind(_ state.View, placement *plan.Placement) ([]plan.Step, error) {
+// steps returns the step that runs the plugin and its followers.
+func (p *preBind) steps(_ state.View, placement *plan.Placement) ([]plan.Step, error) {
 	if p.with == nil {
 		return nil, nil
 	}
@@ -104,8 +99,8 @@ func (p *preBind) PreBind(_ state.View, placement *plan.Placement) ([]plan.Step,
 	return []plan.Step{{Call: callFunc(func(ctx context.Context) commit.CallResult { return b.preBind(ctx, p.with) })}}, nil
 }
 
-// PostBind returns the step that runs the plugin.
-func (p *postBind) PostBind(_ state.View, placement *plan.Placement) ([]plan.Step, error) {
+// steps returns the step that runs the plugin.
+func (p *postBind) steps(_ state.View, placement *plan.Placement) ([]plan.Step, error) {
 	b := p.r.turn.bindingOf(p.r, placement.NodeName)
 	return []plan.Step{{Call: callFunc(func(ctx context.Context) commit.CallResult {
 		return commit.CallResult{Err: p.guard(PostBind, func() outcome {

@@ -18,7 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/model/plan"
-	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
 // binds is a plugin from Reserve to PostBind that records its calls.
@@ -189,7 +189,7 @@ func (failingReserve) Reserve(state.View, *model.Pod, int32) ([]plan.Hold, error
 func TestBuiltInReserveFails(t *testing.T) {
 	var calls []string
 	w := newWorld(t, 1, &binds{named: "A", calls: &calls}, &binds{named: "B", calls: &calls})
-	w.profile.Reserve = slices.Insert(w.profile.Reserve, 0, plugin.Reserve(failingReserve{}))
+	w.profile.Reserve = slices.Insert(w.profile.Reserve, 0, plugintest.PartsOf(failingReserve{}).Reserve)
 	d := w.decide(w.pod("p", "1"))
 	if got, want := describe(&d), `failed: running Reserve plugin "BuiltIn": broken`; got != want {
 		t.Errorf("%s; want %s", got, want)

@@ -17,11 +17,9 @@ type postFilter struct {
 	plugin fwk.PostFilterPlugin
 }
 
-var _ plugin.PostFilter = (*postFilter)(nil)
-
-// PostFilter runs the plugin, which may run the filters through the Handle until it
+// run runs the plugin, which may run the filters through the Handle until it
 // returns. Skip and Wait, which terminate kube-scheduler, are errors.
-func (p *postFilter) PostFilter(c plugin.Cycle, pod *model.Pod) (plugin.PostFilterResult, error) {
+func (p *postFilter) run(c plugin.Cycle, pod *model.Pod) (plugin.PostFilterResult, error) {
 	t := p.r.turn
 	// This may run out-of-tree filters on the lane, so it precedes the opening of the
 	// gate.

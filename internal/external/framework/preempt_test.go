@@ -16,6 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/decide/plugins/defaultpreemption"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/model/plan"
+	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
 // dryRuns is a plugin with functions for the calls of a dry run; nil functions return
@@ -62,7 +63,7 @@ func preempts(t *testing.T, p fwk.Plugin) plan.Decision {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.profile.PostFilters = append(w.profile.PostFilters, preemption)
+	w.profile.PostFilters = append(w.profile.PostFilters, plugintest.PartsOf(preemption).PostFilter)
 	for i := range 4 {
 		w.placed(fmt.Sprintf("low%d", i), "n0", "1")
 	}

@@ -17,9 +17,9 @@ type preFilter struct {
 	plugin fwk.PreFilterPlugin
 }
 
-// PreFilter runs the plugin for all nodes. As in kube-scheduler 1.37, a status Pending is
+// run runs the plugin for all nodes. As in kube-scheduler 1.37, a status Pending is
 // an error here.
-func (p *preFilter) PreFilter(state.View, *model.Pod) plugin.PreFilterResult {
+func (p *preFilter) run(state.View, *model.Pod) plugin.PreFilterResult {
 	t := p.r.turn
 	nodes, err := p.r.config.Snapshot.Lister().NodeInfos().List()
 	if err != nil {

@@ -20,14 +20,12 @@ type preEnqueue struct {
 }
 
 var (
-	_ plugin.PodPreEnqueue     = (*preEnqueue)(nil)
-	_ plugin.QueueSort         = (*queueSort)(nil)
 	_ plugin.EnqueueExtensions = (*enqueueExtensions)(nil)
 )
 
-// PreEnqueue runs the plugin. As in kube-scheduler, any status except Success gates the
+// run runs the plugin. As in kube-scheduler, any status except Success gates the
 // pod.
-func (p *preEnqueue) PreEnqueue(pod *model.Pod) string {
+func (p *preEnqueue) run(pod *model.Pod) string {
 	object := p.r.copies.of(pod)
 	var o outcome
 	var err error

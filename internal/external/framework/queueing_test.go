@@ -65,7 +65,7 @@ func TestPreEnqueue(t *testing.T) {
 			t.Fatal(err)
 		}
 		pod := w.pod("p", "1")
-		if got := points.PreEnqueue.PreEnqueue(pod); got != test.want {
+		if got := points.PreEnqueue.Pod(pod); got != test.want {
 			t.Errorf("%q; want %q", got, test.want)
 		}
 		if pod.Object.Labels["written"] != "" {

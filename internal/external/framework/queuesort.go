@@ -62,8 +62,8 @@ func (c *comparison) run(context.Context) {
 	c.less = c.plugin.Less(c.a, c.b)
 }
 
-// Less calls the plugin.
-func (p *queueSort) Less(a, b plugin.Queued) bool {
+// less calls the plugin.
+func (p *queueSort) less(a, b plugin.Queued) bool {
 	if p.isOut() {
 		return byDefault(a, b)
 	}

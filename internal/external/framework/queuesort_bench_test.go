@@ -39,7 +39,7 @@ func (p *byRank) Less(a, b fwk.QueuedEntityInfo) bool {
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
 // ranked returns a queue that a plugin orders, and pods in random order of their ranks.
-func ranked(t testing.TB, w *world, sort plugin.QueueSort, pods int) (*queue.Queue, []*model.Pod) {
+func ranked(t testing.TB, w *world, sort *plugin.QueueSort, pods int) (*queue.Queue, []*model.Pod) {
 	w.profile.QueueSort = sort
 	q, err := queue.New(queue.Config{Profiles: []*plugin.Profile{w.profile}, BackoffInitial: time.Second, MaxBackoff: 10 * time.Second, MaxParked: time.Hour})
 	if err != nil {

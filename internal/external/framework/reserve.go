@@ -100,18 +100,13 @@ type permit struct {
 	plugin fwk.PermitPlugin
 }
 
-var (
-	_ plugin.Reserve = (*reserve)(nil)
-	_ plugin.Permit  = (*permit)(nil)
-)
-
-// Reserve runs the plugin. A rejection is a *plugin.Refusal.
+// run runs the plugin. A rejection is a *plugin.Refusal.
 //
 // An abandoned call is undone on its own goroutine, as soon as it returns. Undoing it
 // concurrently would be wrong, because the call could reserve afterwards. Until then, and
 // while an abandoned Unreserve runs, the plugin is not called to reserve for the pod
 // again: the late undo would revert that, too.
-func (p *reserve) Reserve(v state.View, _ *model.Pod, slot int32) ([]plan.Hold, error) {
+func (p *reserve) run(v state.View, _ *model.Pod, slot int32) ([]plan.Hold, error) {
 	b := p.r.turn.bindingOf(p.r, v.Node(slot).Name())
 	if p.undoing.has(b.pod.UID) {
 		p.r.turn.renew(p)
@@ -161,8 +156,8 @@ func (o *external) refusal(said *outcome) error {
 	return said.err
 }
 
-// Permit runs the plugin. A rejection is a *plugin.Refusal.
-func (p *permit) Permit(_ state.View, placement *plan.Placement) ([]plan.Step, error) {
+// run runs the plugin. A rejection is a *plugin.Refusal.
+func (p *permit) run(_ state.View, placement *plan.Placement) ([]plan.Step, error) {
 	b := p.r.turn.bindingOf(p.r, placement.NodeName)
 	type result struct {
 		outcome

@@ -159,17 +159,17 @@ func (h *Handle) RunReservePluginsReserve(ctx context.Context, state fwk.CycleSt
 	}
 	for _, p := range h.r.profile.Reserve {
 		var o outcome
-		if own, ok := p.(*reserve); ok {
+		if own := h.r.adapters.reserves[p]; own != nil {
 			o = read(own.plugin.Reserve(ctx, state, pod, nodeName), Reserve, success|failing|rejecting)
 		} else {
 			o = outcomeOf(h.gate.reserve(p, pod, nodeName))
 		}
 		switch {
 		case o.isRejection():
-			return fwk.NewStatus(o.code, o.reasons...).WithPlugin(p.Name())
+			return fwk.NewStatus(o.code, o.reasons...).WithPlugin(p.Name)
 		case o.err != nil:
-			h.r.config.Log.Error(o.err, "Plugin failed", "plugin", p.Name(), "pod", klog.KObj(pod))
-			return fwk.AsStatus(fmt.Errorf("running Reserve plugin %q: %w", p.Name(), o.err))
+			h.r.config.Log.Error(o.err, "Plugin failed", "plugin", p.Name, "pod", klog.KObj(pod))
+			return fwk.AsStatus(fmt.Errorf("running Reserve plugin %q: %w", p.Name, o.err))
 		}
 	}
 	return nil
@@ -184,7 +184,7 @@ func (h *Handle) RunReservePluginsUnreserve(ctx context.Context, state fwk.Cycle
 
 // reserve checks whether a built-in plugin could reserve on a node. Without a plugin it
 // checks whether the call is allowed.
-func (g *gate) reserve(p plugin.Reserve, pod *v1.Pod, nodeName string) (err error) {
+func (g *gate) reserve(p *plugin.Reserve, pod *v1.Pod, nodeName string) (err error) {
 	defer recovered(&err)
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -196,7 +196,7 @@ func (g *gate) reserve(p plugin.Reserve, pod *v1.Pod, nodeName string) (err erro
 		return fmt.Errorf("plugins can only be run for nodes of the snapshot; %q is not one", nodeName)
 	}
 	if p != nil {
-		_, err = p.Reserve(g.cycle.View(), g.pod, slot)
+		_, err = p.Holds(g.cycle.View(), g.pod, slot)
 	}
 	return err
 }

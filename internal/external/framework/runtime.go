@@ -106,10 +106,21 @@ type Runtime struct {
 	binds      []*Binder
 	postBinds  []*postBind
 	preScores  []*preScore
+	// adapters are those of all parts that Adapt has returned.
+	adapters adapters
 	// profile has the built-in plugins that plugins may run through the Handle.
 	profile *plugin.Profile
 	turn    *turn // nil between turns
 	batch   *batch
+}
+
+// adapters are adapters by the parts that they are.
+type adapters struct {
+	preFilters map[*plugin.PreFilter]*preFilter
+	preScores  map[*plugin.PreScore]*preScore
+	reserves   map[*plugin.Reserve]*reserve
+	preBinds   map[*plugin.PreBind]*preBind
+	postBinds  map[*plugin.PostBind]*postBind
 }
 
 // New returns a Runtime. Its calls' contexts end with ctx.
@@ -130,6 +141,10 @@ func New(ctx context.Context, config Config) (*Runtime, error) {
 	}
 	r := &Runtime{config: config, lane: NewLane(ctx, config.Deadline, config.Now, config.Log)}
 	r.handle = newHandle(r)
+	r.adapters = adapters{
+		map[*plugin.PreFilter]*preFilter{}, map[*plugin.PreScore]*preScore{}, map[*plugin.Reserve]*reserve{},
+		map[*plugin.PreBind]*preBind{}, map[*plugin.PostBind]*postBind{},
+	}
 	return r, nil
 }
 
@@ -164,21 +179,21 @@ func (o *external) observe(point Point, code fwk.Code, calls int, err error) {
 	}
 }
 
-// Points are the adapters of one plugin, by extension point; nil where it has none.
+// Points are the parts of one plugin, by extension point; nil where it has none.
 type Points struct {
-	PreEnqueue        plugin.PodPreEnqueue
-	QueueSort         plugin.QueueSort
+	PreEnqueue        *plugin.PreEnqueue
+	QueueSort         *plugin.QueueSort
 	EnqueueExtensions plugin.EnqueueExtensions
-	PreFilter         plugin.PreFilter
+	PreFilter         *plugin.PreFilter
 	Filter            plugin.TurnFilter
-	PostFilter        plugin.PostFilter
-	PreScore          plugin.PreScore
+	PostFilter        *plugin.PostFilter
+	PreScore          *plugin.PreScore
 	Score             plugin.TurnScore
-	Reserve           plugin.Reserve
-	Permit            plugin.Permit
-	PreBind           plugin.PreBind
+	Reserve           *plugin.Reserve
+	Permit            *plugin.Permit
+	PreBind           *plugin.PreBind
 	Bind              *Binder
-	PostBind          plugin.PostBind
+	PostBind          *plugin.PostBind
 }
 
 // Adapt returns the adapters of a plugin. The error comes from its EventsToRegister.
@@ -190,40 +205,50 @@ func (r *Runtime) Adapt(p fwk.Plugin) (Points, error) {
 	o := external{name, r}
 	var points Points
 	if p, ok := p.(fwk.PreEnqueuePlugin); ok {
-		points.PreEnqueue = &preEnqueue{o, p}
+		points.PreEnqueue = &plugin.PreEnqueue{Name: name, Pod: (&preEnqueue{o, p}).run}
 	}
 	if p, ok := p.(fwk.QueueSortPlugin); ok {
-		points.QueueSort = newQueueSort(o, p)
+		points.QueueSort = &plugin.QueueSort{Name: name, Less: newQueueSort(o, p).less}
 	}
 	if p, ok := p.(fwk.PreFilterPlugin); ok {
-		points.PreFilter = &preFilter{external: o, plugin: p}
+		adapter := &preFilter{external: o, plugin: p}
+		points.PreFilter = &plugin.PreFilter{Name: name, Run: adapter.run}
+		r.adapters.preFilters[points.PreFilter] = adapter
 	}
 	if p, ok := p.(fwk.FilterPlugin); ok {
 		points.Filter = &filter{external: o, plugin: p}
 	}
 	if p, ok := p.(fwk.PostFilterPlugin); ok {
-		points.PostFilter = &postFilter{o, p}
+		points.PostFilter = &plugin.PostFilter{Name: name, Run: (&postFilter{o, p}).run}
 	}
 	if p, ok := p.(fwk.PreScorePlugin); ok {
-		points.PreScore = &preScore{o, p}
+		adapter := &preScore{o, p}
+		points.PreScore = &plugin.PreScore{Name: name, Run: adapter.run}
+		r.adapters.preScores[points.PreScore] = adapter
 	}
 	if p, ok := p.(fwk.ScorePlugin); ok {
 		points.Score = &score{o, p}
 	}
 	if p, ok := p.(fwk.ReservePlugin); ok {
-		points.Reserve = &reserve{external: o, plugin: p}
+		adapter := &reserve{external: o, plugin: p}
+		points.Reserve = &plugin.Reserve{Name: name, Holds: adapter.run}
+		r.adapters.reserves[points.Reserve] = adapter
 	}
 	if p, ok := p.(fwk.PermitPlugin); ok {
-		points.Permit = &permit{o, p}
+		points.Permit = &plugin.Permit{Name: name, Steps: (&permit{o, p}).run}
 	}
 	if p, ok := p.(fwk.PreBindPlugin); ok {
-		points.PreBind = &preBind{external: o, plugin: p}
+		adapter := &preBind{external: o, plugin: p}
+		points.PreBind = &plugin.PreBind{Name: name, Steps: adapter.steps}
+		r.adapters.preBinds[points.PreBind] = adapter
 	}
 	if p, ok := p.(fwk.BindPlugin); ok {
 		points.Bind = &Binder{o, p}
 	}
 	if p, ok := p.(fwk.PostBindPlugin); ok {
-		points.PostBind = &postBind{o, p}
+		adapter := &postBind{o, p}
+		points.PostBind = &plugin.PostBind{Name: name, Steps: adapter.steps}
+		r.adapters.postBinds[points.PostBind] = adapter
 	}
 	points.EnqueueExtensions, err = o.enqueueExtensions(p)
 	return points, err
@@ -233,14 +258,20 @@ func (r *Runtime) Adapt(p fwk.Plugin) (Points, error) {
 // Runtime's adapters. The profile must be complete except for Outside. binds are the
 // out-of-tree Bind plugins before the built-in one.
 func (r *Runtime) Attach(p *plugin.Profile, binds []*Binder) {
-	r.preFilters, r.filters, r.reserves = own[*preFilter](p.PreFilters), own[*filter](p.Filters), own[*reserve](p.Reserve)
-	r.preScores, r.profile = own[*preScore](p.PreScores), p
-	r.preBinds, r.postBinds, r.binds = own[*preBind](p.PreBind), own[*postBind](p.PostBind), binds
+	a := &r.adapters
+	r.preFilters, r.reserves = own(p.PreFilters, a.preFilters), own(p.Reserve, a.reserves)
+	r.preScores, r.profile = own(p.PreScores, a.preScores), p
+	r.preBinds, r.postBinds, r.binds = own(p.PreBind, a.preBinds), own(p.PostBind, a.postBinds), binds
+	for _, f := range p.Filters {
+		if f, ok := f.(*filter); ok {
+			r.filters = append(r.filters, f)
+		}
+	}
 	var first *preBind // the first of consecutive plugins
 	for _, x := range p.PreBind {
-		next, ok := x.(*preBind)
+		next := a.preBinds[x]
 		switch {
-		case !ok:
+		case next == nil:
 			first = nil
 		case first == nil:
 			first = next
@@ -252,13 +283,13 @@ func (r *Runtime) Attach(p *plugin.Profile, binds []*Binder) {
 	p.Outside = r
 }
 
-// own returns the plugins of a profile that are adapters of a type.
-func own[A any, P any](plugins []P) []A {
-	var adapters []A
-	for _, p := range plugins {
-		if adapter, ok := any(p).(A); ok {
-			adapters = append(adapters, adapter)
+// own returns the adapters of a profile's parts, without the parts of built-in plugins.
+func own[P comparable, A any](parts []P, adapters map[P]A) []A {
+	var list []A
+	for _, p := range parts {
+		if adapter, ok := adapters[p]; ok {
+			list = append(list, adapter)
 		}
 	}
-	return adapters
+	return list
 }

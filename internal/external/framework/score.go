@@ -16,10 +16,7 @@ type preScore struct {
 	plugin fwk.PreScorePlugin
 }
 
-var (
-	_ plugin.PreScore  = (*preScore)(nil)
-	_ plugin.TurnScore = (*score)(nil)
-)
+var _ plugin.TurnScore = (*score)(nil)
 
 // nodesOf returns the NodeInfos of slots, in a new slice.
 func (r *Runtime) nodesOf(slots []int32) []fwk.NodeInfo {
@@ -32,8 +29,8 @@ func (r *Runtime) nodesOf(slots []int32) []fwk.NodeInfo {
 	return nodes
 }
 
-// PreScore runs the plugin.
-func (p *preScore) PreScore(_ state.View, slots []int32) error {
+// run runs the plugin.
+func (p *preScore) run(_ state.View, slots []int32) error {
 	t := p.r.turn
 	nodes, cycle, object := p.r.nodesOf(slots), t.state, t.object
 	o, err := call(p.r.lane, PreScore, p.name, func(ctx context.Context) outcome {

@@ -99,8 +99,8 @@ func newWorldWithin(t testing.TB, deadline time.Duration, nodes int, plugins ...
 	return w
 }
 
-func add[P any](to []P, p P) []P {
-	if any(p) == nil {
+func add[P any](to []*P, p *P) []*P {
+	if p == nil {
 		return to
 	}
 	return append(to, p)

@@ -25,6 +25,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/build"
 	"github.com/berth-scheduler/berth/internal/proof/oracle"
 	"github.com/berth-scheduler/berth/internal/proof/oracle/random"
+	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
 var faultSeeds = flag.String("fault-seeds", "", "the seeds of the simulations with faults, such as 1..500 or 7, with progress and a table; if empty 1..6 without them, or 1 under the race detector")
@@ -239,7 +240,7 @@ func newFaultTrial(n uint64) (*faultTrial, error) {
 		return nil, err
 	}
 	r, out := random.New(n), newExternal(n)
-	scheduler.Profiles[0].Permit = append(scheduler.Profiles[0].Permit, out)
+	scheduler.Profiles[0].Permit = append(scheduler.Profiles[0].Permit, plugintest.PartsOf(out).Permit)
 	c, err := simulate.New(simulate.Config{Scheduler: scheduler, Seed: n, Audit: true, Slice: []int{0, 1, 2, 5}[n%4], External: out.steps, Trim: n%2 == 0, EventHints: n%3 == 1})
 	if err != nil {
 		return nil, err

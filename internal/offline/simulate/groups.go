@@ -10,7 +10,6 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/cluster/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
 // GroupResult is the outcome for a pod group with pending pods.
@@ -160,8 +159,8 @@ func (g *groupResults) gateOfTree(root *model.CompositeGroup) string {
 		return ""
 	}
 	for _, pre := range g.c.profiles[first.Spec.SchedulerName].PreEnqueue {
-		if of, ok := pre.(plugin.GroupPreEnqueue); ok {
-			if reason := of.PreEnqueueTree(tree, func(key model.GroupKey) int { return len(g.members[key]) }); reason != "" {
+		if pre.Tree != nil {
+			if reason := pre.Tree(tree, func(key model.GroupKey) int { return len(g.members[key]) }); reason != "" {
 				return reason
 			}
 		}
@@ -184,8 +183,8 @@ func (g *groupResults) gate(group *model.PodGroup, members []*v1.Pod) string {
 		}
 	}
 	for _, pre := range g.c.profiles[members[waits].Spec.SchedulerName].PreEnqueue {
-		if of, ok := pre.(plugin.GroupPreEnqueue); ok {
-			if reason := of.PreEnqueueGroup(group, len(members)); reason != "" {
+		if pre.Group != nil {
+			if reason := pre.Group(group, len(members)); reason != "" {
 				return reason
 			}
 		}

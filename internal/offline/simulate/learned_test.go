@@ -16,6 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/offline/simulate"
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/proof/build"
+	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
 // tickets is a plugin whose writes are learned. A pod takes the only ticket, a volume, by
@@ -90,8 +91,8 @@ func newTickets(t *testing.T, faults simulate.Faults, seed uint64, trim bool) ti
 	config := defaults(t)
 	config.Faults, config.Seed, config.Trim = faults, seed, trim
 	profile, p := config.Scheduler.Profiles[0], &tickets{}
-	profile.Reserve, profile.PreBind = append(profile.Reserve, p), append(profile.PreBind, p)
-	profile.PostFilters = append([]plugin.PostFilter{p}, profile.PostFilters...)
+	profile.Reserve, profile.PreBind = append(profile.Reserve, plugintest.PartsOf(p).Reserve), append(profile.PreBind, plugintest.PartsOf(p).PreBind)
+	profile.PostFilters = append([]*plugin.PostFilter{plugintest.PartsOf(p).PostFilter}, profile.PostFilters...)
 	c, err := simulate.New(config)
 	if err != nil {
 		t.Fatal(err)

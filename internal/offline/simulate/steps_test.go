@@ -18,6 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/offline/simulate"
 	"github.com/berth-scheduler/berth/internal/proof/build"
 	"github.com/berth-scheduler/berth/internal/proof/oracle"
+	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
 // claims is a plugin with steps. A pod claims the namespaces in its annotations. It holds
@@ -110,8 +111,8 @@ func newStepping(t *testing.T, faults simulate.Faults, seed uint64) stepping {
 	config := defaults(t)
 	config.Faults, config.Seed = faults, seed
 	profile, plugins := config.Scheduler.Profiles[0], &claims{timeout: 10 * time.Second}
-	profile.Reserve, profile.Permit = append(profile.Reserve, plugins), append(profile.Permit, plugins)
-	profile.PreBind, profile.PostBind = append(profile.PreBind, plugins), append(profile.PostBind, plugins)
+	profile.Reserve, profile.Permit = append(profile.Reserve, plugintest.PartsOf(plugins).Reserve), append(profile.Permit, plugintest.PartsOf(plugins).Permit)
+	profile.PreBind, profile.PostBind = append(profile.PreBind, plugintest.PartsOf(plugins).PreBind), append(profile.PostBind, plugintest.PartsOf(plugins).PostBind)
 	c, err := simulate.New(config)
 	if err != nil {
 		t.Fatal(err)

@@ -67,7 +67,7 @@ func (o outcomes) Preempted(result model.PreemptionResult) {
 func committing(t testing.TB, m *metrics.Metrics, s *store, ended outcomes) (c *commit.Commit, stop func()) {
 	t.Helper()
 	c, err := commit.New(commit.Config{
-		Writer: s, Binder: func(string) plugin.Bind { return defaultbinder.Plugin{} }, Results: ended, Log: klog.Background(), InFlight: 4, MaxBindings: 10, ReportsPerSecond: 10_000, MaxReports: 10, MaxSeries: 10,
+		Writer: s, Binder: func(string) *plugin.Bind { return defaultbinder.New().Parts().Bind }, Results: ended, Log: klog.Background(), InFlight: 4, MaxBindings: 10, ReportsPerSecond: 10_000, MaxReports: 10, MaxSeries: 10,
 		Timeout: 10 * time.Second, EventPause: time.Second, Drain: 5 * time.Second, Observers: []commit.Observer{m.Commit},
 	})
 	if err != nil {

@@ -118,7 +118,7 @@ func TestSpansOfPreemptions(t *testing.T) {
 	defer server.Close()
 	e.client, e.server = &http.Client{Transport: tracer.Wrap(http.DefaultTransport)}, server.URL
 	c, err := commit.New(commit.Config{
-		Writer: e, Binder: func(string) plugin.Bind { return nil }, Results: e, Log: klog.Background(), InFlight: 4, ReportsPerSecond: 100, MaxBindings: 10, MaxReports: 10, MaxSeries: 10,
+		Writer: e, Binder: func(string) *plugin.Bind { return nil }, Results: e, Log: klog.Background(), InFlight: 4, ReportsPerSecond: 100, MaxBindings: 10, MaxReports: 10, MaxSeries: 10,
 		Timeout: time.Second, EventPause: time.Second, Drain: time.Second, Observers: []commit.Observer{tracer},
 	})
 	if err != nil {

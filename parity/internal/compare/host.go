@@ -88,8 +88,8 @@ func (p hostedProfile) Handle() fwk.Handle { return p.Runtime.Handle() }
 // Adapt returns adapters for the plugins, at the extension points of package outside.
 func (p hostedProfile) Adapt(o config.Order) (config.Adapters, error) {
 	a := config.Adapters{
-		EnqueueExtensions: map[string]plugin.EnqueueExtensions{}, PreFilter: map[string]plugin.PreFilter{}, Filter: map[string]plugin.TurnFilter{},
-		PreScore: map[string]plugin.PreScore{}, Score: map[string]plugin.TurnScore{}, Reserve: map[string]plugin.Reserve{}, Permit: map[string]plugin.Permit{},
+		EnqueueExtensions: map[string]plugin.EnqueueExtensions{}, PreFilter: map[string]*plugin.PreFilter{}, Filter: map[string]plugin.TurnFilter{},
+		PreScore: map[string]*plugin.PreScore{}, Score: map[string]plugin.TurnScore{}, Reserve: map[string]*plugin.Reserve{}, Permit: map[string]*plugin.Permit{},
 	}
 	for _, name := range o.Enabled {
 		points, err := p.Runtime.Adapt(o.Plugins[name])

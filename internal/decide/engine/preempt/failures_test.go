@@ -115,8 +115,8 @@ func TestEqualsAfterTheFirst(t *testing.T) {
 		c := newCluster(t, seed)
 		found := map[bool]int{}
 		for i, p := range c.config.Profiles[0].PostFilters {
-			if p, ok := p.(*defaultpreemption.Plugin); ok {
-				c.config.Profiles[0].PostFilters[i] = &compared{p, t, seed, found}
+			if p.Name == defaultpreemption.Name {
+				c.config.Profiles[0].PostFilters[i] = (&compared{p, t, seed, found}).part()
 			}
 		}
 		for _, name := range []string{"n1", "n2", "n3"} {

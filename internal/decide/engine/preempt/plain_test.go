@@ -172,16 +172,22 @@ func describe(v state.View, found *plugin.Candidate, rejection *plan.Rejection, 
 
 // compared wraps the plugin and compares its search with the plain one.
 type compared struct {
-	*defaultpreemption.Plugin
-	t     *testing.T
-	seed  uint64
-	found map[bool]int
+	plugin *plugin.PostFilter
+	t      *testing.T
+	seed   uint64
+	found  map[bool]int
 }
 
-func (x *compared) PostFilter(c plugin.Cycle, pod *model.Pod) (plugin.PostFilterResult, error) {
-	want := plain(c.(asked), x.Rules(), pod, x.seed)
+func (x *compared) part() *plugin.PostFilter {
+	part := *x.plugin
+	part.Run = x.run
+	return &part
+}
+
+func (x *compared) run(c plugin.Cycle, pod *model.Pod) (plugin.PostFilterResult, error) {
+	want := plain(c.(asked), x.plugin.Group.Rules, pod, x.seed)
 	for range 2 { // the second time with the cache of the first
-		found, err := c.Preempt(x.Rules())
+		found, err := c.Preempt(x.plugin.Group.Rules)
 		if found.Ineligible != "" {
 			continue
 		}
@@ -190,15 +196,15 @@ func (x *compared) PostFilter(c plugin.Cycle, pod *model.Pod) (plugin.PostFilter
 			x.t.Errorf("pod %s:\ngot  %s\nwant %s", pod.Name, got, want)
 		}
 	}
-	return x.Plugin.PostFilter(c, pod)
+	return x.plugin.Run(c, pod)
 }
 
 // compareSearches compares each search of the plugin with the plain one. found counts the
 // searches with and without victims.
 func (c *cluster) compareSearches(t *testing.T, seed uint64, found map[bool]int) {
 	for i, p := range c.config.Profiles[0].PostFilters {
-		if p, ok := p.(*defaultpreemption.Plugin); ok {
-			c.config.Profiles[0].PostFilters[i] = &compared{p, t, seed, found}
+		if p.Name == defaultpreemption.Name {
+			c.config.Profiles[0].PostFilters[i] = (&compared{p, t, seed, found}).part()
 		}
 	}
 }

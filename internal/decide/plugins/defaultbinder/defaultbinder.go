@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
 // Name is the plugin's name in the configuration.
@@ -27,6 +28,14 @@ func New() Plugin { return Plugin{} }
 
 // Name returns the plugin's name in the configuration.
 func (Plugin) Name() string { return Name }
+
+// Parts returns the plugin's parts at the extension points.
+func (p Plugin) Parts() *plugin.Parts {
+	return plugin.New(plugin.Parts{
+		Name: Name,
+		Bind: &plugin.Bind{Binding: p.Binding, Tries: p.Tries(), Retry: p.Retry},
+	})
+}
 
 const (
 	tries      = 4

@@ -52,14 +52,17 @@ func (g Groups) With(rules plugin.PreemptionRules) func(*configv1.DefaultPreempt
 	return func(*configv1.DefaultPreemptionArgs) (*Plugin, error) { return &Plugin{g, rules}, nil }
 }
 
-// Rules returns the rules of the release.
-func (p *Plugin) Rules() plugin.PreemptionRules { return p.rules }
-
-// ByGroupPolicy reports whether a group's own preemption policy counts.
-func (p *Plugin) ByGroupPolicy() bool { return p.groups.OwnPolicy }
-
 // Name returns "DefaultPreemption".
 func (*Plugin) Name() string { return Name }
+
+// Parts returns the plugin's parts at the extension points.
+func (p *Plugin) Parts() *plugin.Parts {
+	return plugin.New(plugin.Parts{
+		Name:       Name,
+		PreEnqueue: &plugin.PreEnqueue{Pod: p.PreEnqueue},
+		PostFilter: &plugin.PostFilter{Run: p.PostFilter, Group: &plugin.GroupPreemption{OwnPolicy: p.groups.OwnPolicy, Rules: p.rules}},
+	})
+}
 
 // Reads returns the kind PodDisruptionBudget.
 func (*Plugin) Reads() []model.Kind { return []model.Kind{model.PodDisruptionBudgetKind} }

@@ -64,11 +64,11 @@ func TestUnitsAreEvictedWhole(t *testing.T) {
 		if strings.Join(got, " ") != row.want {
 			t.Errorf("%+v, %s: %s, want %s", row.groups, row.victims, got, row.want)
 		}
-		if p.ByGroupPolicy() {
+		if p.Parts().PostFilter.Group.OwnPolicy {
 			t.Error("a group's own policy counts without its gate")
 		}
 	}
-	if p, _ := (Groups{OwnPolicy: true}).New(nil); !p.ByGroupPolicy() {
+	if p, _ := (Groups{OwnPolicy: true}).New(nil); !p.Parts().PostFilter.Group.OwnPolicy {
 		t.Error("a group's own policy does not count")
 	}
 }

@@ -11,14 +11,8 @@ import (
 )
 
 var (
-	_ plugin.StatePreEnqueue        = (*Plugin)(nil)
-	_ plugin.PodPreFilter           = (*Plugin)(nil)
 	_ plugin.StateFilter            = (*Plugin)(nil)
 	_ plugin.StateScore             = (*Plugin)(nil)
-	_ plugin.PostFilter             = (*Plugin)(nil)
-	_ plugin.Reserve                = (*Plugin)(nil)
-	_ plugin.PreBind                = (*Plugin)(nil)
-	_ plugin.Waiter                 = (*Plugin)(nil)
 	_ plugin.StateEnqueueExtensions = (*Plugin)(nil)
 )
 

@@ -50,6 +50,20 @@ func New(config Config) *Plugin {
 // Name returns "DynamicResources".
 func (*Plugin) Name() string { return Name }
 
+// Parts returns the plugin's parts at the extension points.
+func (p *Plugin) Parts() *plugin.Parts {
+	return plugin.New(plugin.Parts{
+		Name:       Name,
+		PreEnqueue: &plugin.PreEnqueue{In: p.PreEnqueueIn},
+		PreFilter:  &plugin.PreFilter{Run: p.PreFilter, Skips: p.Skips},
+		PostFilter: &plugin.PostFilter{Run: p.PostFilter, Own: p.LooksAtOwn, Freeing: &plugin.GroupFreeing{
+			Concerns: p.ConcernsGroup, Member: p.Member, Free: p.FreeForGroup,
+		}},
+		Reserve: &plugin.Reserve{Holds: p.Reserve},
+		PreBind: &plugin.PreBind{Steps: p.PreBind, Done: p.Done},
+	})
+}
+
 // Reads returns the kinds of device objects.
 func (p *Plugin) Reads() []model.Kind {
 	kinds := []model.Kind{model.ResourceClaimKind, model.ResourceSliceKind, model.DeviceClassKind}

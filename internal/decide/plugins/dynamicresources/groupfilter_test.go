@@ -318,5 +318,3 @@ func TestMemberOfAGroup(t *testing.T) {
 		t.Errorf("%+v, %v", freed, err)
 	}
 }
-
-var _ plugin.GroupFreeing = (*Plugin)(nil)

@@ -11,6 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/cluster/state"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/model/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
 // Name is the plugin's name in the configuration.
@@ -24,6 +25,15 @@ func New() *Plugin { return &Plugin{} }
 
 // Name returns "GangScheduling".
 func (*Plugin) Name() string { return Name }
+
+// Parts returns the plugin's parts at the extension points.
+func (p *Plugin) Parts() *plugin.Parts {
+	return plugin.New(plugin.Parts{
+		Name:       Name,
+		PreEnqueue: &plugin.PreEnqueue{Group: p.PreEnqueueGroup, Tree: p.PreEnqueueTree},
+		Permit:     &plugin.Permit{Steps: p.Permit},
+	})
+}
 
 // PreEnqueueGroup gates a gang with fewer than minCount members, placed or not.
 func (*Plugin) PreEnqueueGroup(group *model.PodGroup, all int) string {

@@ -11,7 +11,6 @@ import (
 	"github.com/berth-scheduler/berth/internal/decide/plugins/gangscheduling"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/model/plan"
-	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
 // TestQuorum: a gang is gated while it has fewer members than its minCount. A group with
@@ -68,8 +67,8 @@ func TestQuorumOfATree(t *testing.T) {
 // TestContract: the plugin implements PreEnqueue and Permit, and no pod waits at Permit.
 func TestContract(t *testing.T) {
 	p := gangscheduling.New()
-	if _, ok := plugin.AsPreEnqueue(p); !ok || p.Name() != "GangScheduling" {
-		t.Errorf("%s is a PreEnqueue plugin: %t", p.Name(), ok)
+	if parts := p.Parts(); parts.PreEnqueue.Group == nil || parts.PreEnqueue.Tree == nil || parts.Permit.Name != "GangScheduling" {
+		t.Errorf("parts of %s: %+v", parts.Name, parts)
 	}
 	if steps, err := p.Permit(state.View{}, &plan.Placement{}); len(steps) > 0 || err != nil {
 		t.Errorf("steps at Permit: %v, %v", steps, err)

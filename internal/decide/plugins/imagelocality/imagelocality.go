@@ -39,6 +39,11 @@ func New() *Plugin { return &Plugin{} }
 // Name returns "ImageLocality".
 func (*Plugin) Name() string { return Name }
 
+// Parts returns the plugin's parts at the extension points.
+func (*Plugin) Parts() *plugin.Parts {
+	return plugin.New(plugin.Parts{Name: Name})
+}
+
 // ScoreNeed returns the pod's images with repetitions, because each occurrence counts. It
 // returns nil for a pod without images.
 func (*Plugin) ScoreNeed(pod *model.Pod) plugin.ScoreNeed {

@@ -49,6 +49,11 @@ func New(args *configv1.InterPodAffinityArgs) (*Plugin, error) {
 // Name returns "InterPodAffinity".
 func (*Plugin) Name() string { return Name }
 
+// Parts returns the plugin's parts at the extension points.
+func (*Plugin) Parts() *plugin.Parts {
+	return plugin.New(plugin.Parts{Name: Name})
+}
+
 // Reads returns namespaces, because terms select them by label.
 func (p *Plugin) Reads() []model.Kind { return p.CountReads().Objects }
 

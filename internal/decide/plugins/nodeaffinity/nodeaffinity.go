@@ -81,6 +81,14 @@ func check(added *v1.NodeAffinity) error {
 // Name returns "NodeAffinity".
 func (*Plugin) Name() string { return Name }
 
+// Parts returns the plugin's parts at the extension points.
+func (p *Plugin) Parts() *plugin.Parts {
+	return plugin.New(plugin.Parts{
+		Name:      Name,
+		PreFilter: &plugin.PreFilter{Run: p.PreFilter, Skips: p.Skips},
+	})
+}
+
 // required returns the pod's required node affinity, or nil.
 func required(pod *v1.Pod) *v1.NodeSelector {
 	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil {

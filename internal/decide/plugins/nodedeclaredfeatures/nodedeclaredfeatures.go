@@ -54,6 +54,11 @@ func newPlugin(minor uint, all []types.Feature) *Plugin {
 // Name returns "NodeDeclaredFeatures".
 func (*Plugin) Name() string { return Name }
 
+// Parts returns the plugin's parts at the extension points.
+func (*Plugin) Parts() *plugin.Parts {
+	return plugin.New(plugin.Parts{Name: Name})
+}
+
 // FilterNeed returns the set of required features, or nil if the pod requires none.
 func (p *Plugin) FilterNeed(pod *model.Pod) plugin.FilterNeed {
 	set := p.required(&pod.Object.Spec)

@@ -26,6 +26,14 @@ func New() *Plugin { return &Plugin{} }
 // Name returns "NodeName".
 func (*Plugin) Name() string { return Name }
 
+// Parts returns the plugin's parts at the extension points.
+func (p *Plugin) Parts() *plugin.Parts {
+	return plugin.New(plugin.Parts{
+		Name:      Name,
+		PreFilter: &plugin.PreFilter{Run: p.PreFilter, Skips: p.Skips},
+	})
+}
+
 // PreFilter returns the pod's node.
 func (*Plugin) PreFilter(_ state.View, pod *model.Pod) plugin.PreFilterResult {
 	if pod.NodeName == "" {

@@ -15,7 +15,6 @@ import (
 
 var (
 	_ plugin.NodeFilter        = (*Plugin)(nil)
-	_ plugin.PodPreFilter      = (*Plugin)(nil)
 	_ plugin.EnqueueExtensions = (*Plugin)(nil)
 )
 

@@ -31,6 +31,11 @@ func New() *Plugin { return &Plugin{} }
 // Name returns "NodePorts".
 func (*Plugin) Name() string { return Name }
 
+// Parts returns the plugin's parts at the extension points.
+func (*Plugin) Parts() *plugin.Parts {
+	return plugin.New(plugin.Parts{Name: Name})
+}
+
 // FilterNeed returns the pod's host ports, or nil if it has none.
 func (*Plugin) FilterNeed(pod *model.Pod) plugin.FilterNeed {
 	if len(pod.Ports) == 0 {

@@ -87,6 +87,11 @@ func accounted(name v1.ResourceName) bool {
 // Name returns "NodeResourcesBalancedAllocation".
 func (*Plugin) Name() string { return Name }
 
+// Parts returns the plugin's parts at the extension points.
+func (*Plugin) Parts() *plugin.Parts {
+	return plugin.New(plugin.Parts{Name: Name})
+}
+
 // ScoreNeed returns the pod's usage of the configured resources, or nil if it uses none.
 func (p *Plugin) ScoreNeed(pod *model.Pod) plugin.ScoreNeed {
 	for _, name := range p.resources {

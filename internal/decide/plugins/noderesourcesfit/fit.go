@@ -16,6 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/decide/allocator"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/model/shape"
+	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
 // Name is the plugin's name in the configuration.
@@ -100,6 +101,14 @@ func setOf(names []string) map[string]bool {
 
 // Name returns "NodeResourcesFit".
 func (*Plugin) Name() string { return Name }
+
+// Parts returns the plugin's parts at the extension points.
+func (p *Plugin) Parts() *plugin.Parts {
+	return plugin.New(plugin.Parts{
+		Name:           Name,
+		PlacementScore: &plugin.PlacementScore{Run: p.ScorePlacements},
+	})
+}
 
 // ignores reports whether the filter does not check a scalar. Only extended resources can
 // be ignored.

@@ -27,6 +27,11 @@ func New() *Plugin { return &Plugin{} }
 // Name returns "NodeUnschedulable".
 func (*Plugin) Name() string { return Name }
 
+// Parts returns the plugin's parts at the extension points.
+func (*Plugin) Parts() *plugin.Parts {
+	return plugin.New(plugin.Parts{Name: Name})
+}
+
 // FilterNeed returns nil for pods that tolerate a cordon, since they pass every node. All
 // other pods have the same need.
 func (*Plugin) FilterNeed(pod *model.Pod) plugin.FilterNeed {

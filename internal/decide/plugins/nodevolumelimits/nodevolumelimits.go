@@ -30,6 +30,11 @@ func New() *Plugin { return &Plugin{} }
 // Name returns "NodeVolumeLimits".
 func (*Plugin) Name() string { return Name }
 
+// Parts returns the plugin's parts at the extension points.
+func (*Plugin) Parts() *plugin.Parts {
+	return plugin.New(plugin.Parts{Name: Name})
+}
+
 // Reads returns the kinds that identify a pod's volumes, and those that describe a node's
 // limits and attachments.
 func (*Plugin) Reads() []model.Kind {

@@ -25,6 +25,14 @@ func New() *Plugin { return &Plugin{} }
 // Name returns "PodGroupPodsCount".
 func (*Plugin) Name() string { return Name }
 
+// Parts returns the plugin's parts at the extension points.
+func (p *Plugin) Parts() *plugin.Parts {
+	return plugin.New(plugin.Parts{
+		Name:           Name,
+		PlacementScore: &plugin.PlacementScore{Run: p.ScorePlacements},
+	})
+}
+
 // ScorePlacements scores proposals by their number of placed members. Members that
 // already have a node count too.
 func (*Plugin) ScorePlacements(v state.View, tree *model.GroupTree, proposals []plugin.Proposal, scores []int64) error {

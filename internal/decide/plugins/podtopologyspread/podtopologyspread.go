@@ -89,6 +89,11 @@ func withAction(all []v1.TopologySpreadConstraint, action v1.UnsatisfiableConstr
 // Name returns "PodTopologySpread".
 func (*Plugin) Name() string { return Name }
 
+// Parts returns the plugin's parts at the extension points.
+func (*Plugin) Parts() *plugin.Parts {
+	return plugin.New(plugin.Parts{Name: Name})
+}
+
 // Reads returns the kinds that default selectors are built from. It is empty without
 // default constraints, because a pod's own constraints have a selector.
 func (p *Plugin) Reads() []model.Kind {

@@ -18,6 +18,14 @@ func New() *Plugin { return &Plugin{} }
 // Name returns "PrioritySort".
 func (*Plugin) Name() string { return Name }
 
+// Parts returns the plugin's parts at the extension points.
+func (p *Plugin) Parts() *plugin.Parts {
+	return plugin.New(plugin.Parts{
+		Name:      Name,
+		QueueSort: &plugin.QueueSort{Less: p.Less},
+	})
+}
+
 // Less reports whether a goes before b.
 func (*Plugin) Less(a, b plugin.Queued) bool {
 	if a.Pod.Priority != b.Pod.Priority {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
 // Name is the plugin's name in the configuration.
@@ -22,6 +23,14 @@ func New() *Plugin { return &Plugin{} }
 
 // Name returns "SchedulingGates".
 func (*Plugin) Name() string { return Name }
+
+// Parts returns the plugin's parts at the extension points.
+func (p *Plugin) Parts() *plugin.Parts {
+	return plugin.New(plugin.Parts{
+		Name:       Name,
+		PreEnqueue: &plugin.PreEnqueue{Pod: p.PreEnqueue},
+	})
+}
 
 // PreEnqueue returns a message with the pod's scheduling gates in the order of its spec,
 // or "" without gates.

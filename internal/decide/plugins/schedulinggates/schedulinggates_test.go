@@ -10,7 +10,6 @@ import (
 )
 
 var (
-	_ plugin.PodPreEnqueue     = (*Plugin)(nil)
 	_ plugin.EnqueueExtensions = (*Plugin)(nil)
 )
 

@@ -31,6 +31,11 @@ func New(operators Operators) *Plugin { return &Plugin{operators: operators} }
 // Name returns "TaintToleration".
 func (*Plugin) Name() string { return Name }
 
+// Parts returns the plugin's parts at the extension points.
+func (*Plugin) Parts() *plugin.Parts {
+	return plugin.New(plugin.Parts{Name: Name})
+}
+
 // FilterNeed returns the tolerations of taints that forbid. It is nil for a pod that
 // tolerates every such taint. A pod without tolerations has a need.
 func (p *Plugin) FilterNeed(pod *model.Pod) plugin.FilterNeed {

@@ -28,6 +28,14 @@ func New() *Plugin { return &Plugin{} }
 // Name returns "TopologyPlacementGenerator".
 func (*Plugin) Name() string { return Name }
 
+// Parts returns the plugin's parts at the extension points.
+func (p *Plugin) Parts() *plugin.Parts {
+	return plugin.New(plugin.Parts{
+		Name:              Name,
+		PlacementGenerate: &plugin.PlacementGenerate{Run: p.GeneratePlacements},
+	})
+}
+
 // GeneratePlacements returns a domain placement for each value of the group's topology
 // key, named after the value. A group without a key gets one placement with all nodes.
 //

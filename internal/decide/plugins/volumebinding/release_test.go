@@ -11,11 +11,6 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-var (
-	_ plugin.GroupFreeing  = (*Plugin)(nil)
-	_ plugin.OwnPostFilter = (*Plugin)(nil)
-)
-
 // rejectedCycle is a turn with a view and nothing else.
 type rejectedCycle struct {
 	plugin.Cycle

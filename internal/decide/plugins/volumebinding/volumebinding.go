@@ -47,6 +47,18 @@ func New(args *configv1.VolumeBindingArgs) (*Plugin, error) {
 // Name returns "VolumeBinding".
 func (*Plugin) Name() string { return Name }
 
+// Parts returns the plugin's parts at the extension points.
+func (p *Plugin) Parts() *plugin.Parts {
+	return plugin.New(plugin.Parts{
+		Name: Name,
+		PostFilter: &plugin.PostFilter{Run: p.PostFilter, Own: p.LooksAtOwn, Freeing: &plugin.GroupFreeing{
+			Concerns: p.ConcernsGroup, Member: p.Member, Free: p.FreeForGroup,
+		}},
+		Reserve: &plugin.Reserve{Holds: p.Reserve},
+		PreBind: &plugin.PreBind{Steps: p.PreBind, Done: p.Done},
+	})
+}
+
 // Reads returns the kinds of storage objects.
 func (*Plugin) Reads() []model.Kind {
 	return []model.Kind{

@@ -37,6 +37,11 @@ func New() *Plugin { return &Plugin{} }
 // Name returns "VolumeRestrictions".
 func (*Plugin) Name() string { return Name }
 
+// Parts returns the plugin's parts at the extension points.
+func (*Plugin) Parts() *plugin.Parts {
+	return plugin.New(plugin.Parts{Name: Name})
+}
+
 // Reads returns the claims.
 func (*Plugin) Reads() []model.Kind { return []model.Kind{model.PersistentVolumeClaimKind} }
 

@@ -33,6 +33,11 @@ func New() *Plugin { return &Plugin{} }
 // Name returns "VolumeZone".
 func (*Plugin) Name() string { return Name }
 
+// Parts returns the plugin's parts at the extension points.
+func (*Plugin) Parts() *plugin.Parts {
+	return plugin.New(plugin.Parts{Name: Name})
+}
+
 // Reads returns the kinds that identify a pod's volumes.
 func (*Plugin) Reads() []model.Kind {
 	return []model.Kind{model.PersistentVolumeKind, model.PersistentVolumeClaimKind, model.StorageClassKind}
