@@ -85,7 +85,7 @@ func TestDisabledAtOnePoint(t *testing.T) {
 		}
 		add("filters", slices.ContainsFunc(profile.Filters, func(f plugin.Filter) bool { return f.Name() == "NodeAffinity" }))
 		add("narrows", slices.ContainsFunc(profile.PreFilters, func(n *plugin.PreFilter) bool { return n.Name == "NodeAffinity" }))
-		add("scores", slices.ContainsFunc(profile.Scores, func(s plugin.Weighted) bool { return s.Name() == "NodeAffinity" }))
+		add("scores", slices.ContainsFunc(profile.Scores, func(s plugin.Weighted) bool { return s.Name == "NodeAffinity" }))
 		if got != p.want {
 			t.Errorf("%s: got %q, want %q", p.plugins, got, p.want)
 		}

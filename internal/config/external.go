@@ -166,7 +166,7 @@ type Adapters struct {
 	Filter            map[string]plugin.TurnFilter
 	PostFilter        map[string]*plugin.PostFilter
 	PreScore          map[string]*plugin.PreScore
-	Score             map[string]plugin.TurnScore
+	Score             map[string]*plugin.Score
 	Reserve           map[string]*plugin.Reserve
 	Permit            map[string]*plugin.Permit
 	PreBind           map[string]*plugin.PreBind

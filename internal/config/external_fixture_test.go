@@ -182,7 +182,7 @@ func (p testProfile) Adapt(o Order) (Adapters, error) {
 		QueueSort: adapted[*plugin.QueueSort, fwk.QueueSortPlugin](o), PreEnqueue: adapted[*plugin.PreEnqueue, fwk.PreEnqueuePlugin](o),
 		EnqueueExtensions: adapted[plugin.EnqueueExtensions, fwk.FilterPlugin](o), PreFilter: adapted[*plugin.PreFilter, fwk.PreFilterPlugin](o),
 		Filter: adapted[plugin.TurnFilter, fwk.FilterPlugin](o), PostFilter: adapted[*plugin.PostFilter, fwk.PostFilterPlugin](o),
-		PreScore: adapted[*plugin.PreScore, fwk.PreScorePlugin](o), Score: adapted[plugin.TurnScore, fwk.ScorePlugin](o),
+		PreScore: adapted[*plugin.PreScore, fwk.PreScorePlugin](o), Score: adapted[*plugin.Score, fwk.ScorePlugin](o),
 		Reserve: adapted[*plugin.Reserve, fwk.ReservePlugin](o), Permit: adapted[*plugin.Permit, fwk.PermitPlugin](o),
 		PreBind: adapted[*plugin.PreBind, fwk.PreBindPlugin](o), PostBind: adapted[*plugin.PostBind, fwk.PostBindPlugin](o),
 	}
@@ -197,7 +197,7 @@ func adapted[T, F any](o Order) map[string]T {
 			continue
 		}
 		a := plugintest.PartsOf(adapter{p.Name()})
-		for _, part := range []any{a.QueueSort, a.PreEnqueue, a.PreFilter, a.PostFilter, a.PreScore, a.Reserve, a.Permit, a.PreBind, a.PostBind, adapter{p.Name()}} {
+		for _, part := range []any{a.QueueSort, a.PreEnqueue, a.PreFilter, a.PostFilter, a.PreScore, a.Score, a.Reserve, a.Permit, a.PreBind, a.PostBind, adapter{p.Name()}} {
 			if part, ok := part.(T); ok {
 				adapters[name] = part
 			}
@@ -265,7 +265,7 @@ func ranAt(p *plugin.Profile) map[string]string {
 		add("preScore", x.Name)
 	}
 	for _, x := range p.Scores {
-		at["score"] = strings.TrimSpace(fmt.Sprintf("%s %s=%d", at["score"], x.Name(), x.Weight))
+		at["score"] = strings.TrimSpace(fmt.Sprintf("%s %s=%d", at["score"], x.Name, x.Weight))
 	}
 	for _, x := range p.Reserve {
 		add("reserve", x.Name)

@@ -153,10 +153,9 @@ func TestTable(t *testing.T) {
 			t.Errorf("%s calls itself %s", row.name, instance.parts.Name)
 		}
 		_, filters := plugin.AsFilter(instance.plugin)
-		_, scores := plugin.AsScore(instance.plugin)
 		own := instance.parts
 		for p, does := range map[point]bool{
-			filter: filters, score: scores, preEnqueue: own.PreEnqueue != nil, queueSort: own.QueueSort != nil, postFilter: own.PostFilter != nil,
+			filter: filters, score: own.Score != nil, preEnqueue: own.PreEnqueue != nil, queueSort: own.QueueSort != nil, postFilter: own.PostFilter != nil,
 			placementScore: own.PlacementScore != nil, reserve: own.Reserve != nil, preBind: own.PreBind != nil, bind: own.Bind != nil,
 		} {
 			if row.points.has(p) != does {
@@ -181,7 +180,7 @@ func TestDefaultProfile(t *testing.T) {
 		filters = append(filters, f.Name())
 	}
 	for _, s := range profile.Scores {
-		scores = append(scores, fmt.Sprintf("%s=%d", s.Name(), s.Weight))
+		scores = append(scores, fmt.Sprintf("%s=%d", s.Name, s.Weight))
 	}
 	want := slices.DeleteFunc(strings.Fields(defaultFilters), func(name string) bool { return !has(name) })
 	if diff := cmp.Diff(want, filters); diff != "" {

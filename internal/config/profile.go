@@ -274,12 +274,12 @@ func assemble(profile *plugin.Profile, order *effective, made map[string]builtin
 			profile.PreScores = append(profile.PreScores, p)
 		}
 	}
-	scores, err := all(order[score], score, and(made, external.Score), plugin.AsScore)
+	scores, err := parts(order, score, made, external.Score, func(p *plugin.Parts) *plugin.Score { return p.Score })
 	if err != nil {
 		return err
 	}
 	for _, s := range scores {
-		profile.Scores = append(profile.Scores, plugin.Weighted{Score: s, Weight: weights[s.Name()]})
+		profile.Scores = append(profile.Scores, plugin.Weighted{Score: s, Weight: weights[s.Name]})
 	}
 	return assembleBinding(profile, order, made, external)
 }

@@ -201,7 +201,7 @@ func (r *CountRule) Verdict(slot int32) reason.Code {
 	return reason.None
 }
 
-// ScoreNeed is the part of a pod that a NodeScore depends on.
+// ScoreNeed is the part of a pod that the scores of one plugin depend on.
 type ScoreNeed interface {
 	Text
 	// Compile prepares the need for many nodes. It is called once for all needs with
@@ -271,7 +271,7 @@ type ClassScores interface {
 	Classes(v state.View) []int32
 }
 
-// SetNeed is the part of a pod that a SetScore depends on.
+// SetNeed is the part of a pod that scores of all nodes together depend on.
 type SetNeed interface {
 	Text
 	// Compile prepares the need. It is called once for all needs with equal texts. An

@@ -11,8 +11,8 @@
 //
 // Parts lists everything that a plugin may do. A part is a struct of functions, and its
 // optional functions are nil if the plugin lacks them. A copy of a part therefore has all
-// of its functions, while a wrapper of an interface could lose one silently. Filter and
-// Score are still interfaces.
+// of its functions, while a wrapper of an interface could lose one silently. Filter
+// is still an interface.
 //
 //	plugin.New(plugin.Parts{
 //		Name:      "NodeName",
@@ -33,7 +33,7 @@
 // million.
 //
 // A NodeFilter's needs are compiled in package ingest, off the loop's goroutine. A
-// StateFilter or StateScore also reads the view in the pod's turn, such as the pod's
+// StateFilter or Score.NeedIn also reads the view in the pod's turn, such as the pod's
 // claims, and then shares columns like the others. A CountFilter depends on the pods
 // around a node and has rules instead of a column. PreScore is part of Score: a nil need
 // is kube-scheduler's Skip, and a need that fails to compile fails the turn. A verdict
@@ -68,7 +68,7 @@
 //     pod reaches the loop. A verdict then costs the node's size, not the need's. The
 //     index is kept with the pod (model.Pod.Prepared), and the hash of its text
 //     identifies the need. design/limits.md has the limits.
-//   - VaryingFilter, VaryingScore: for some pods, such as those with extended resources
+//   - VaryingFilter, Score.Varying: for some pods, such as those with extended resources
 //     backed by devices, the need depends on the state.
 //   - PreEnqueue.Group, PostFilter.Freeing, PlacementGenerate: for pod groups.
 package plugin

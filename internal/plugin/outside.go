@@ -15,9 +15,8 @@ import (
 // Out-of-tree plugins are written by users against k8s.io/kube-scheduler/framework. They
 // are not pure functions: they read whole API objects and a snapshot of the cluster, keep
 // state, and do I/O. Their results are therefore never cached across turns, and they have
-// extension points of their own here: TurnFilter, TurnScore and PreScore. At PreEnqueue,
-// QueueSort, EnqueueExtensions, PreFilter, PostFilter, Reserve, Permit, PreBind and
-// PostBind they implement the interfaces of built-in plugins.
+// parts of their own here: TurnFilter, Score.Turn and PreScore. At the other extension
+// points they have the parts of built-in plugins.
 
 // Outside runs the out-of-tree plugins of one profile. It holds the pod of the current
 // turn, which all of its plugins share.
@@ -74,15 +73,6 @@ type PreScore struct {
 	Name string
 	// Run is called with the feasible nodes, at least two. An error fails the pod's turn.
 	Run func(v state.View, slots []int32) error
-}
-
-// TurnScore rates the feasible nodes in one of a pod's turns. Its scores are not cached.
-type TurnScore interface {
-	Score
-	// ScoreTurn writes the normalised score, 0 to MaxScore, of each slot, by position.
-	// False means that the plugin adds nothing to any node: kube-scheduler's Skip at
-	// PreScore. An error fails the pod's turn; its text is kube-scheduler's, complete.
-	ScoreTurn(v state.View, slots []int32, scores []int64) (bool, error)
 }
 
 // Refusal is the error of a Reserve or Permit plugin that rejects the chosen node. The

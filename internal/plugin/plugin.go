@@ -31,6 +31,7 @@ type Parts struct {
 	PreFilter         *PreFilter
 	PostFilter        *PostFilter
 	PreScore          *PreScore
+	Score             *Score
 	PlacementGenerate *PlacementGenerate
 	PlacementScore    *PlacementScore
 	Reserve           *Reserve
@@ -56,6 +57,9 @@ func New(p Parts) *Parts {
 	}
 	if p.PreScore != nil {
 		p.PreScore.Name = p.Name
+	}
+	if p.Score != nil {
+		p.Score.Name = p.Name
 	}
 	if p.PlacementGenerate != nil {
 		p.PlacementGenerate.Name = p.Name
@@ -322,7 +326,7 @@ type Cycle interface {
 	RejectionIn(dryRun *state.Draft, slot int32) (reason.Rejection, error)
 	// ScoresIn returns the normalised scores of nodes in a dry run of View. The first
 	// index is the plugin's position among the profile's Scores, the second the position
-	// in slots, which must ascend. The entry is empty for a TurnScore, or a plugin that
+	// in slots, which must ascend. The entry is empty for a plugin with Turn, or one that
 	// skips the pod.
 	ScoresIn(dryRun *state.Draft, slots []int32) ([][]int64, error)
 	// Preempt searches for the best node and the pods to evict from it, by
@@ -367,61 +371,35 @@ type Candidate struct {
 	Outranked []*model.Pod
 }
 
-// Score plugins rate the nodes for a pod. Each is a NodeScore, a StateScore, a SetScore
-// or a TurnScore.
-type Score interface{ Plugin }
-
-// NodeScore has scores that depend on the pod and one node. Other nodes matter only
-// through normalization.
-type NodeScore interface {
-	Score
-	// ScoreNeed reduces the pod to the part that determines the scores. Nil means that
-	// the plugin adds nothing to any node: kube-scheduler's PreScore Skip. It is called
+// Score rates the nodes for a pod. Exactly one of Need, NeedIn, Set and Turn is set.
+type Score struct {
+	Name string
+	// Reads are the aspects of a node that scores depend on, and Normalization defines
+	// how raw scores are scaled to 0..MaxScore. They are set with Need and NeedIn, whose
+	// scores depend on the pod and one node: other nodes matter only through
+	// normalization.
+	Reads         model.Aspect
+	Normalization model.Normalization
+	// Need reduces the pod to the part that determines the scores. Nil means that the
+	// plugin adds nothing to any node: kube-scheduler's PreScore Skip. It is called
 	// before the pod reaches the loop.
-	ScoreNeed(pod *model.Pod) ScoreNeed
-	// ScoreReads returns the aspects of a node that scores depend on.
-	ScoreReads() model.Aspect
-	// Normalization defines how raw scores are scaled to 0..MaxScore.
-	Normalization() model.Normalization
-}
-
-// VaryingScore is a NodeScore that acts as a StateScore for some pods: their needs depend
-// on more than the pod.
-type VaryingScore interface {
-	NodeScore
-	// VaryingScoreNeed returns the need of such a pod. For other pods varies is false,
-	// and ScoreNeed applies. It is called in each of the pod's turns that score nodes.
-	VaryingScoreNeed(v state.View, pod *model.Pod) (need ScoreNeed, varies bool)
-}
-
-// StateScore is a Score plugin whose needs depend on more than the pod, like those of a
-// StateFilter.
-type StateScore interface {
-	Score
-	// ScoreNeedIn is ScoreNeed, called in each of the pod's turns that score nodes. An
-	// error fails the turn.
-	ScoreNeedIn(v state.View, pod *model.Pod) (ScoreNeed, error)
-	// ScoreReads returns the aspects of a node that scores depend on.
-	ScoreReads() model.Aspect
-	// Normalization defines how raw scores are scaled to 0..MaxScore.
-	Normalization() model.Normalization
-}
-
-// SetScore scores all feasible nodes together.
-type SetScore interface {
-	Score
-	// SetNeed reduces the pod to the part that determines the scores. Nil means that the
-	// plugin adds nothing to any node. It is called before the pod reaches the loop.
-	SetNeed(pod *model.Pod) SetNeed
-}
-
-// AsScore returns the plugin as a Score plugin, if it is one.
-func AsScore(p Plugin) (s Score, ok bool) {
-	switch p.(type) {
-	case NodeScore, StateScore, SetScore, TurnScore:
-		return p, true
-	}
-	return nil, false
+	Need func(pod *model.Pod) ScoreNeed
+	// Varying is set, with Need, if the needs of some pods depend on more than the pod.
+	// It returns the need of such a pod. For other pods varies is false, and Need
+	// applies. It is called in each of the pod's turns that score nodes.
+	Varying func(v state.View, pod *model.Pod) (need ScoreNeed, varies bool)
+	// NeedIn is Need for a plugin whose needs depend on more than the pod, like those of
+	// a StateFilter. It is called in each of the pod's turns that score nodes. An error
+	// fails the turn.
+	NeedIn func(v state.View, pod *model.Pod) (ScoreNeed, error)
+	// Set is Need for a plugin that scores all feasible nodes together. It is called
+	// before the pod reaches the loop.
+	Set func(pod *model.Pod) SetNeed
+	// Turn writes the normalised score, 0 to MaxScore, of each slot, by position, in one
+	// of the pod's turns. Its scores are not cached. False means that the plugin adds
+	// nothing to any node: kube-scheduler's Skip at PreScore. An error fails the pod's
+	// turn; its text is kube-scheduler's, complete.
+	Turn func(v state.View, slots []int32, scores []int64) (bool, error)
 }
 
 // Reserve reserves objects for a pod besides the node's resources.

@@ -45,7 +45,7 @@ type Profile struct {
 
 // Weighted is a Score plugin with its weight in the profile.
 type Weighted struct {
-	Score
+	*Score
 	Weight int64
 }
 
@@ -172,11 +172,11 @@ func (p *Profile) FilterNeed(at int, f NodeFilter, pod *model.Pod) FilterNeed {
 
 // ScoreNeed returns the pod's need of the Score plugin at a position of the profile. A
 // long need has been prepared.
-func (p *Profile) ScoreNeed(at int, s NodeScore, pod *model.Pod) ScoreNeed {
+func (p *Profile) ScoreNeed(at int, pod *model.Pod) ScoreNeed {
 	if prepared, ok := pod.PreparedAt(len(p.Filters) + at).(ScoreNeed); ok {
 		return prepared
 	}
-	return s.ScoreNeed(pod)
+	return p.Scores[at].Need(pod)
 }
 
 // CountNeed returns the pod's need of the CountFilter at a position of the profile. A
@@ -188,13 +188,13 @@ func (p *Profile) CountNeed(at int, f CountFilter, pod *model.Pod) CountNeed {
 	return f.CountNeed(pod)
 }
 
-// SetNeed returns the pod's need of the SetScore at a position of the profile. A long
-// need has been prepared.
-func (p *Profile) SetNeed(at int, s SetScore, pod *model.Pod) SetNeed {
+// SetNeed returns the pod's need of a Score plugin with Set at a position of the profile.
+// A long need has been prepared.
+func (p *Profile) SetNeed(at int, pod *model.Pod) SetNeed {
 	if prepared, ok := pod.PreparedAt(len(p.Filters) + at).(SetNeed); ok {
 		return prepared
 	}
-	return s.SetNeed(pod)
+	return p.Scores[at].Set(pod)
 }
 
 // skipped returns the PreFilter plugins that restrict nothing for the pod, as bits.
@@ -241,12 +241,12 @@ func filterText(f Filter, pod *model.Pod) Text {
 	return nil // a StateFilter's needs are computed in the pod's turn
 }
 
-func scoreText(s Score, pod *model.Pod) Text {
-	switch s := s.(type) {
-	case NodeScore:
-		return s.ScoreNeed(pod)
-	case SetScore:
-		return s.SetNeed(pod)
+func scoreText(s *Score, pod *model.Pod) Text {
+	switch {
+	case s.Need != nil:
+		return s.Need(pod)
+	case s.Set != nil:
+		return s.Set(pod)
 	}
-	return nil // a StateScore's needs are computed in the pod's turn
+	return nil // others have their needs in the pod's turn
 }

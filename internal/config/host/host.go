@@ -164,7 +164,7 @@ func (h *hosted) Adapt(o config.Order) (config.Adapters, error) {
 	a := config.Adapters{
 		QueueSort: map[string]*plugin.QueueSort{}, PreEnqueue: map[string]*plugin.PreEnqueue{}, EnqueueExtensions: map[string]plugin.EnqueueExtensions{},
 		PreFilter: map[string]*plugin.PreFilter{}, Filter: map[string]plugin.TurnFilter{}, PostFilter: map[string]*plugin.PostFilter{},
-		PreScore: map[string]*plugin.PreScore{}, Score: map[string]plugin.TurnScore{}, Reserve: map[string]*plugin.Reserve{},
+		PreScore: map[string]*plugin.PreScore{}, Score: map[string]*plugin.Score{}, Reserve: map[string]*plugin.Reserve{},
 		Permit: map[string]*plugin.Permit{}, PreBind: map[string]*plugin.PreBind{}, PostBind: map[string]*plugin.PostBind{},
 	}
 	binders := map[string]*framework.Binder{}

@@ -9,6 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/model/plan"
 	"github.com/berth-scheduler/berth/internal/model/reason"
+	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
 // Answer returns the results of every plugin for every node, sorted by name. It reads the
@@ -177,7 +178,7 @@ func (e *Engine) allScores(c *cycle, slots []int32) ([][]plan.Score, error) {
 			return nil, err
 		}
 		for at, score := range one {
-			scores[at] = append(scores[at], plan.Score{Plugin: p.Name(), Weight: p.Weight, Score: score})
+			scores[at] = append(scores[at], plan.Score{Plugin: p.Name, Weight: p.Weight, Score: score})
 		}
 	}
 	return scores, nil
@@ -185,7 +186,7 @@ func (e *Engine) allScores(c *cycle, slots []int32) ([][]plan.Score, error) {
 
 // nodeScores returns the normalised scores of a Score plugin by position in the feasible
 // slots, or nil if the plugin skips the pod.
-func (e *Engine) nodeScores(c *cycle, i int, p columnScore, slots []int32) ([]int64, error) {
+func (e *Engine) nodeScores(c *cycle, i int, p *plugin.Score, slots []int32) ([]int64, error) {
 	raw, err := e.rawScores(c, i, p, slots)
 	if raw == nil {
 		return nil, err
@@ -203,7 +204,7 @@ func (e *Engine) nodeScores(c *cycle, i int, p columnScore, slots []int32) ([]in
 	}
 	scores := make([]int64, len(slots))
 	for at, slot := range slots {
-		scores[at] = normalize(p.Normalization(), raw[slot], largest)
+		scores[at] = normalize(p.Normalization, raw[slot], largest)
 	}
 	return scores, nil
 }

@@ -101,17 +101,17 @@ func TestAnswer(t *testing.T) {
 			want:   strings.Replace(all, "Unschedulable of G: G2", `Error of G: running "G" filter plugin: G fails 5`, 1),
 		},
 		"scores fail": {
-			change: func(x *small) { x.p.Scores[1].Score.(*rating).err = errBroken },
+			change: func(x *small) { x.p.Scores[1].Need(nil).(*rating).err = errBroken },
 			want:   "a 0: \nb: UnschedulableAndUnresolvable of F: F1; Unschedulable of G: G2\nc 0: \nd: Unschedulable of G: G3",
 			fails:  `running PreScore plugin "L": broken`,
 		},
 		"scores of all nodes together fail": {
-			change: func(x *small) { x.p.Scores[2].Score.(*setRating).err = errBroken },
+			change: func(x *small) { x.p.Scores[2].Set(nil).(*setRating).err = errBroken },
 			want:   "a 0: \nb: UnschedulableAndUnresolvable of F: F1; Unschedulable of G: G2\nc 0: \nd: Unschedulable of G: G3",
 			fails:  `running PreScore plugin "T": broken`,
 		},
 		"scores that are skipped": {
-			change: func(x *small) { x.p.Scores[2].Score.(*setRating).skips = true },
+			change: func(x *small) { x.p.Scores[2].Set(nil).(*setRating).skips = true },
 			want: "a 198: S 2*0, L 3*66\nb: UnschedulableAndUnresolvable of F: F1; Unschedulable of G: G2\n" +
 				"c 314: S 2*7, L 3*100\nd: Unschedulable of G: G3",
 		},
@@ -146,9 +146,9 @@ func TestAnswer(t *testing.T) {
 					&rule{name: "G", codes: map[string]reason.Code{"b": 2, "d": 3}},
 				},
 				Scores: []plugin.Weighted{
-					{Score: &rating{name: "S", raw: map[string]int32{"b": 99, "c": 7}}, Weight: 2},
-					{Score: &rating{name: "L", how: model.Largest, raw: map[string]int32{"a": 2, "c": 3, "b": 99}}, Weight: 3},
-					{Score: &setRating{together: together{name: "T", scores: map[string]int64{"a": 7, "d": 5}}}, Weight: 5},
+					{Score: plugintest.PartsOf(&rating{name: "S", raw: map[string]int32{"b": 99, "c": 7}}).Score, Weight: 2},
+					{Score: plugintest.PartsOf(&rating{name: "L", how: model.Largest, raw: map[string]int32{"a": 2, "c": 3, "b": 99}}).Score, Weight: 3},
+					{Score: plugintest.PartsOf(&setRating{together: together{name: "T", scores: map[string]int64{"a": 7, "d": 5}}}).Score, Weight: 5},
 				},
 			}, "d", "b", "a", "c")
 			if test.change != nil {

@@ -234,7 +234,7 @@ type counting struct {
 	bytes int
 }
 
-// set is the compiled need of a SetScore plugin, which has no column.
+// set is the compiled need of a Score plugin with Set, which has no column.
 type set struct {
 	plugin.SetScores
 	used  uint64
@@ -541,24 +541,17 @@ func (e *Engine) countingOf(c *cycle, i int, f plugin.CountFilter) plugin.Counti
 	return have.Counting
 }
 
-// columnScore is a Score plugin with columns: a NodeScore or a StateScore.
-type columnScore interface {
-	plugin.Score
-	ScoreReads() model.Aspect
-	Normalization() model.Normalization
-}
-
 // scoreNeed returns the need of a Score plugin for the cycle's pod, zero if the plugin
-// skips the pod. own is the uncompiled need of a StateScore, or a varying need.
+// skips the pod. own is the uncompiled need of NeedIn or Varying.
 func (c *cycle) scoreNeed(i int) (need model.Need, own plugin.ScoreNeed, err error) {
-	switch p := &c.profile.scorers[i]; {
-	case p.ofState != nil:
-		if own, err = p.ofState.ScoreNeedIn(c.view, c.pod); err != nil {
-			return need, nil, errPreScore(p.ofState.Name(), err)
+	switch p := c.profile.scorers[i].column; {
+	case p.NeedIn != nil:
+		if own, err = p.NeedIn(c.view, c.pod); err != nil {
+			return need, nil, errPreScore(p.Name, err)
 		}
 		return plugin.NeedOf(own), own, nil
-	case p.varying != nil:
-		if own, varies := p.varying.VaryingScoreNeed(c.view, c.pod); varies {
+	case p.Varying != nil:
+		if own, varies := p.Varying(c.view, c.pod); varies {
 			return plugin.NeedOf(own), own, nil
 		}
 	}
@@ -567,7 +560,7 @@ func (c *cycle) scoreNeed(i int) (need model.Need, own plugin.ScoreNeed, err err
 
 // scoreColumn returns the up-to-date column of a Score plugin for the cycle's pod, or nil
 // if the plugin skips the pod.
-func (e *Engine) scoreColumn(c *cycle, i int, p columnScore) (*scoreColumn, error) {
+func (e *Engine) scoreColumn(c *cycle, i int, p *plugin.Score) (*scoreColumn, error) {
 	at := len(c.profile.Filters) + i
 	need, own, err := c.scoreNeed(i)
 	if need.IsZero() || err != nil {
@@ -577,17 +570,17 @@ func (e *Engine) scoreColumn(c *cycle, i int, p columnScore) (*scoreColumn, erro
 	column := e.columns.scores.of(id, need)
 	if column == nil || column.isWorn(c.view) {
 		if own == nil {
-			own = c.profile.Profile.ScoreNeed(i, p.(plugin.NodeScore), c.pod)
+			own = c.profile.Profile.ScoreNeed(i, c.pod)
 		}
 		scores, err := own.Compile()
 		if err != nil {
-			return nil, errPreScore(p.Name(), err)
+			return nil, errPreScore(p.Name, err)
 		}
 		e.columns.makeRoom(c.view.State().Slots(), e.columns.clock)
 		e.columns.makeRoomForLong(need, e.columns.clock)
 		e.columns.built++
 		column = &scoreColumn{scores: scores, id: e.columns.built}
-		column.ask, column.reads = scores.RawScores.Score, p.ScoreReads()|model.Presence
+		column.ask, column.reads = scores.RawScores.Score, p.Reads|model.Presence
 		if scores.Amounts != nil {
 			column.dense = scores.Amounts.ScoreAmounts
 		}
@@ -602,9 +595,9 @@ func (e *Engine) scoreColumn(c *cycle, i int, p columnScore) (*scoreColumn, erro
 	return column, nil
 }
 
-// setOf returns the compiled need of a SetScore plugin, or nil if the plugin skips the
-// pod.
-func (e *Engine) setOf(c *cycle, i int, p plugin.SetScore) (*set, error) {
+// setOf returns the compiled need of a Score plugin with Set, or nil if the plugin skips
+// the pod.
+func (e *Engine) setOf(c *cycle, i int, p *plugin.Score) (*set, error) {
 	at := len(c.profile.Filters) + i
 	id, need := c.profile.ids[at], c.pod.Needs[at]
 	if need.IsZero() {
@@ -612,9 +605,9 @@ func (e *Engine) setOf(c *cycle, i int, p plugin.SetScore) (*set, error) {
 	}
 	have := e.columns.sets.of(id, need)
 	if have == nil {
-		scores, err := c.profile.SetNeed(i, p, c.pod).Compile()
+		scores, err := c.profile.SetNeed(i, c.pod).Compile()
 		if err != nil {
-			return nil, errPreScore(p.Name(), err)
+			return nil, errPreScore(p.Name, err)
 		}
 		have = &set{SetScores: scores, bytes: e.columns.makeRoomForCompiled(need)}
 		e.columns.sets.put(id, need, have)

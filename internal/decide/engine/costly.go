@@ -73,7 +73,7 @@ func (e *Engine) completeScore(c *cycle, i int, column *scoreColumn, slots []int
 	}
 	asked, finished := column.complete(c.view.State(), slots, nil)
 	if e.asked(c.profile.first+int32(len(c.profile.Filters)+i), asked); !finished {
-		return e.unfinishedBy("Score", c.profile.Scores[i].Name())
+		return e.unfinishedBy("Score", c.profile.Scores[i].Name)
 	}
 	return nil
 }

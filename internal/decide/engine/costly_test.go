@@ -122,7 +122,7 @@ func TestUnfinishedTurnGoesOn(t *testing.T) {
 			runs++
 			return plugin.PostFilterResult{}, nil
 		}
-		x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{s}, Scores: []plugin.Weighted{{Score: scores, Weight: 1}}, PostFilters: []*plugin.PostFilter{plugintest.PartsOf(&postFilter{name: "P", run: nothing}).PostFilter}}, nodes...)
+		x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{s}, Scores: []plugin.Weighted{{Score: plugintest.PartsOf(scores).Score, Weight: 1}}, PostFilters: []*plugin.PostFilter{plugintest.PartsOf(&postFilter{name: "P", run: nothing}).PostFilter}}, nodes...)
 		var last plan.Decision
 		turns := 0
 		for last.Outcome = plan.Unfinished; last.Outcome == plan.Unfinished && turns < 20; turns++ {
@@ -139,7 +139,7 @@ func TestUnfinishedTurnGoesOn(t *testing.T) {
 			}
 		}
 		y := newSmall(t, &plugin.Profile{
-			Filters: []plugin.Filter{&rule{name: "S", codes: test.codes}}, Scores: []plugin.Weighted{{Score: &scores.rating, Weight: 1}}, PostFilters: []*plugin.PostFilter{plugintest.PartsOf(&postFilter{name: "P", run: nothing}).PostFilter},
+			Filters: []plugin.Filter{&rule{name: "S", codes: test.codes}}, Scores: []plugin.Weighted{{Score: plugintest.PartsOf(&scores.rating).Score, Weight: 1}}, PostFilters: []*plugin.PostFilter{plugintest.PartsOf(&postFilter{name: "P", run: nothing}).PostFilter},
 		}, nodes...)
 		if got, want := decided(last), decided(y.decide(y.pod())); got != want || turns != test.turns {
 			t.Errorf("%s: in %d turns %s, want in %d turns %s", name, turns, got, test.turns, want)
@@ -155,7 +155,7 @@ func TestUnfinishedTurnGoesOn(t *testing.T) {
 // node scores no node. The answer has the scores of all feasible nodes.
 func TestAnswerCompletesCostlyScores(t *testing.T) {
 	scores := &searchingScore{rating: rating{name: "R", how: model.AsIs, raw: map[string]int32{"a": 1, "b": 3, "c": 5}}}
-	x := newSmall(t, &plugin.Profile{Scores: []plugin.Weighted{{Score: scores, Weight: 1}}}, "a", "b", "c")
+	x := newSmall(t, &plugin.Profile{Scores: []plugin.Weighted{{Score: plugintest.PartsOf(scores).Score, Weight: 1}}}, "a", "b", "c")
 	answer, err := x.Answer(x.s.View(), x.pod(build.NominatedNodeName("b")))
 	if err != nil {
 		t.Fatal(err)

@@ -177,7 +177,7 @@ func (e *Engine) bestInDetail(c *cycle, slots []int32, best int) ([]plan.NodeAns
 		s := &c.profile.Scores[i]
 		for j, position := range at {
 			share := weighted[position] + everywhere
-			nodes[j].Scores = append(nodes[j].Scores, plan.Score{Plugin: s.Name(), Weight: s.Weight, Score: share / max(1, s.Weight)})
+			nodes[j].Scores = append(nodes[j].Scores, plan.Score{Plugin: s.Name, Weight: s.Weight, Score: share / max(1, s.Weight)})
 			nodes[j].Total += share
 		}
 	}

@@ -125,7 +125,7 @@
 // columns have narrowed the nodes (outside.go). A TurnFilter gets all remaining nodes in
 // one call. If none is feasible, and it stands before built-in filters, it also gets the
 // nodes that they reject, because the first rejection counts. Then extenders are called,
-// then PreScore and TurnScore plugins. In dry runs a plugin gets each change through
+// then PreScore and Score plugins. In dry runs a plugin gets each change through
 // AddPod and RemovePod. Rejections of such pods are not remembered. A profile without
 // such plugins pays nothing.
 //

@@ -39,7 +39,7 @@ func (e *Engine) Elsewhere(v state.View, pod *model.Pod) (aspects model.Aspect, 
 		case err != nil || column != nil && column.following != nil:
 			return 0, false
 		case column != nil && column.scores.Classes != nil: // classes depend on all nodes
-			aspects |= s.column.ScoreReads() | model.Presence
+			aspects |= s.column.Reads | model.Presence
 		}
 	}
 	return aspects, true

@@ -106,7 +106,7 @@ type scratch struct {
 	sight      sight
 	amounts    amountNeeds
 	chunk      []state.NodeAmounts // of a scan of amounts
-	axes       []plugin.Axis       // of a SetScore plugin
+	axes       []plugin.Axis       // of a Score plugin with Set
 	// placement is passed to Reserve and the later extension points, so that the decision
 	// itself stays on the stack.
 	placement plan.Placement

@@ -119,7 +119,7 @@ func (e *Engine) amountNeedsOf(c *cycle, a *amountNeeds) (ok bool) {
 	a.query.Demand = freeindex.Demand{CPUMilli: asks.CPUMilli, MemoryBytes: asks.MemoryBytes, EphemeralBytes: asks.EphemeralBytes}
 	for i := range c.profile.Scores {
 		single := c.profile.scorers[i].column
-		if single == nil || !readsAmounts(single.ScoreReads()) {
+		if single == nil || !readsAmounts(single.Reads) {
 			continue
 		}
 		if ok := e.addAmountScore(c, i, single, a); !ok {
@@ -142,9 +142,9 @@ func (e *Engine) isNew(plugin int32, need model.Need) bool {
 }
 
 // addAmountScore compiles the need of a Score plugin that reads nothing but amounts.
-func (e *Engine) addAmountScore(c *cycle, i int, single columnScore, a *amountNeeds) (ok bool) {
+func (e *Engine) addAmountScore(c *cycle, i int, single *plugin.Score, a *amountNeeds) (ok bool) {
 	need, own, err := c.scoreNeed(i)
-	if err != nil || own != nil || single.Normalization() != model.AsIs {
+	if err != nil || own != nil || single.Normalization != model.AsIs {
 		return false
 	}
 	a.skip[i] = true
@@ -154,7 +154,7 @@ func (e *Engine) addAmountScore(c *cycle, i int, single columnScore, a *amountNe
 	var scores plugin.NodeScores
 	if column := e.columns.scores.of(c.profile.ids[len(c.profile.Filters)+i], need); column != nil {
 		scores = column.scores
-	} else if scores, err = c.profile.Profile.ScoreNeed(i, single.(plugin.NodeScore), c.pod).Compile(); err != nil {
+	} else if scores, err = c.profile.Profile.ScoreNeed(i, c.pod).Compile(); err != nil {
 		return false
 	}
 	if scores.Amounts == nil {

@@ -218,7 +218,7 @@ func TestFollowedBesideNominated(t *testing.T) {
 
 // TestOneExtenderPrioritizes: the extender's scores are added to the totals.
 func TestOneExtenderPrioritizes(t *testing.T) {
-	x := newSmall(t, &plugin.Profile{Scores: []plugin.Weighted{{Score: &rating{name: "S", raw: map[string]int32{"a": 9}}, Weight: 1}}, Extenders: []plugin.Extender{prefers{}}}, "a", "b")
+	x := newSmall(t, &plugin.Profile{Scores: []plugin.Weighted{{Score: plugintest.PartsOf(&rating{name: "S", raw: map[string]int32{"a": 9}}).Score, Weight: 1}}, Extenders: []plugin.Extender{prefers{}}}, "a", "b")
 	if got := decided(x.decide(x.pod())); got != "b of 2 with 10" {
 		t.Error(got)
 	}
@@ -242,7 +242,7 @@ func TestBareScores(t *testing.T) {
 	} {
 		o := &noted{}
 		x := newSmall(t, &plugin.Profile{
-			Outside: o, Extenders: []plugin.Extender{returnsWhole{}}, Scores: []plugin.Weighted{{Score: &rating{name: "S", reads: reads, raw: raw}, Weight: 1}},
+			Outside: o, Extenders: []plugin.Extender{returnsWhole{}}, Scores: []plugin.Weighted{{Score: plugintest.PartsOf(&rating{name: "S", reads: reads, raw: raw}).Score, Weight: 1}},
 		}, "a", "b")
 		plugintest.Set(x.s, build.Pod(build.Named("on"), build.NodeName("a")))
 		if got := decided(x.decide(x.pod())); !strings.HasSuffix(got, want) {

@@ -13,12 +13,13 @@ import (
 // same plugins, and so share their columns and rejections.
 type numbers struct {
 	plugins map[plugin.Plugin]int32
+	scores  map[*plugin.Score]int32
 	lists   map[string]int32 // by the numbers of the plugins
 	next    int32
 }
 
 func newNumbers() *numbers {
-	return &numbers{plugins: map[plugin.Plugin]int32{}, lists: map[string]int32{}}
+	return &numbers{plugins: map[plugin.Plugin]int32{}, scores: map[*plugin.Score]int32{}, lists: map[string]int32{}}
 }
 
 // profile numbers the plugins of a profile. first is the position of its first plugin
@@ -49,7 +50,7 @@ func (n *numbers) profile(p *plugin.Profile, first int32) *profile {
 	})
 	own.filters = n.list(own.ids)
 	for i := range p.Scores {
-		own.ids = append(own.ids, n.plugin(p.Scores[i].Score))
+		own.ids = append(own.ids, n.score(p.Scores[i].Score))
 		own.scorers = append(own.scorers, newScorer(p.Scores[i].Score))
 	}
 	return own
@@ -69,6 +70,15 @@ func (n *numbers) plugin(p plugin.Plugin) int32 {
 		n.plugins[p] = n.next
 	}
 	return n.next
+}
+
+// score returns the number of a Score plugin.
+func (n *numbers) score(p *plugin.Score) int32 {
+	if _, ok := n.scores[p]; !ok {
+		n.next++
+		n.scores[p] = n.next
+	}
+	return n.scores[p]
 }
 
 // list returns the number of a list of plugins.

@@ -350,12 +350,12 @@ func (c *cycle) preScore(slots []int32) error {
 	return nil
 }
 
-// turnScores returns a TurnScore plugin's scores by position in the feasible slots, or
-// nil if it skips the pod. They are valid until the next call.
-func (e *Engine) turnScores(c *cycle, i int, p plugin.TurnScore, slots []int32) ([]int64, error) {
+// turnScores returns the scores of a Score plugin with Turn by position in the feasible
+// slots, or nil if it skips the pod. They are valid until the next call.
+func (e *Engine) turnScores(c *cycle, i int, p *plugin.Score, slots []int32) ([]int64, error) {
 	scores := e.setMemory(len(slots))
 	clear(scores)
-	ok, err := p.ScoreTurn(c.view, slots, scores)
+	ok, err := p.Turn(c.view, slots, scores)
 	if !ok || err != nil {
 		return nil, err
 	}
@@ -397,9 +397,9 @@ func (e *Engine) addExtenders(c *cycle, slots []int32, totals []int64) {
 // bareScores returns the raw scores of the nodes in these slots, by slot, as if the nodes
 // were empty. kube-scheduler scores nodes that an extender returned as whole objects
 // without their pods and images.
-func (e *Engine) bareScores(c *cycle, p columnScore, column *scoreColumn, slots []int32) []int32 {
+func (e *Engine) bareScores(c *cycle, p *plugin.Score, column *scoreColumn, slots []int32) []int32 {
 	raw := make([]int32, c.view.State().Slots())
-	if p.ScoreReads() == 0 || p.ScoreReads()&model.Images != 0 {
+	if p.Reads == 0 || p.Reads&model.Images != 0 {
 		return raw
 	}
 	var nothing state.Use

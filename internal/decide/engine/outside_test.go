@@ -91,33 +91,30 @@ func (f turnedVerdicts) Err(v state.View, pod *model.Pod, code reason.Code) erro
 
 // turnedScore is a built-in Score plugin in the role of an out-of-tree plugin.
 type turnedScore struct {
-	plugin.Plugin
-	of plugin.Score
+	of *plugin.Score
 	*turn
 }
 
-func (s *turnedScore) Name() string { return s.of.Name() }
-
-func (s *turnedScore) ScoreTurn(v state.View, slots []int32, scores []int64) (bool, error) {
-	switch of := s.of.(type) {
-	case plugin.SetScore:
-		need := of.SetNeed(s.pod)
+func (s *turnedScore) run(v state.View, slots []int32, scores []int64) (bool, error) {
+	switch of := s.of; {
+	case of.Set != nil:
+		need := of.Set(s.pod)
 		if need == nil {
 			return false, nil
 		}
 		set, err := need.Compile()
 		if err != nil {
-			return false, &plan.PluginError{Point: "PreScore", Plugin: s.Name(), Err: err}
+			return false, &plan.PluginError{Point: "PreScore", Plugin: s.of.Name, Err: err}
 		}
 		return set.Score(v, slots, scores)
-	case plugin.NodeScore:
-		need := of.ScoreNeed(s.pod)
+	case of.Need != nil:
+		need := of.Need(s.pod)
 		if need == nil {
 			return false, nil
 		}
 		compiled, err := need.Compile()
 		if err != nil {
-			return false, &plan.PluginError{Point: "PreScore", Plugin: s.Name(), Err: err}
+			return false, &plan.PluginError{Point: "PreScore", Plugin: s.of.Name, Err: err}
 		}
 		var largest int64
 		for at, slot := range slots {
@@ -129,7 +126,7 @@ func (s *turnedScore) ScoreTurn(v state.View, slots []int32, scores []int64) (bo
 			largest = max(largest, scores[at])
 		}
 		for at := range scores {
-			switch how := of.Normalization(); {
+			switch how := of.Normalization; {
 			case how == model.AsIs:
 			case largest == 0 && how == model.LargestReversed:
 				scores[at] = 100
@@ -155,11 +152,8 @@ func turned(t *testing.T, r *rand.Rand, p *plugin.Profile) *plugin.Profile {
 		}
 	}
 	for i, s := range p.Scores {
-		switch s.Score.(type) {
-		case plugin.NodeScore, plugin.SetScore:
-			if r.IntN(3) == 0 {
-				p.Scores[i].Score = &turnedScore{of: s.Score, turn: o}
-			}
+		if (s.Need != nil || s.Set != nil) && r.IntN(3) == 0 {
+			p.Scores[i].Score = &plugin.Score{Name: s.Name, Turn: (&turnedScore{of: s.Score, turn: o}).run}
 		}
 	}
 	return p

@@ -26,7 +26,7 @@ func (e *Engine) EachAsked(yield func(profile, plugin string, phase Phase, asked
 			yield(name, f.Name(), Filter, e.byPlugin[int(p.first)+i])
 		}
 		for i, s := range p.Scores {
-			yield(name, s.Name(), Score, e.byPlugin[int(p.first)+len(p.Filters)+i])
+			yield(name, s.Name, Score, e.byPlugin[int(p.first)+len(p.Filters)+i])
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/model/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
 // alikeRating is a SetScore plugin that gives all nodes the same score.
@@ -20,7 +21,7 @@ func (a *alikeRating) Axes(_ state.View, to []plugin.Axis) ([]plugin.Axis, bool)
 // chosen, and the decision has the error.
 func TestRankedScoresFail(t *testing.T) {
 	score := &alikeRating{setRating{together: together{name: "T"}}}
-	x := newSmall(t, &plugin.Profile{Scores: []plugin.Weighted{{Score: score, Weight: 1}}}, "a", "b", "c", "d")
+	x := newSmall(t, &plugin.Profile{Scores: []plugin.Weighted{{Score: plugintest.PartsOf(score).Score, Weight: 1}}}, "a", "b", "c", "d")
 	run := x.NewRun()
 	decide := func() plan.Decision { return run.Decide(x.s.View(), plan.Alone(x.pod()), 100) }
 	for range 3 {

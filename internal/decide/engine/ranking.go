@@ -341,7 +341,7 @@ func (s *sight) placeOf(e *Engine, c *cycle, slot int32) (of rank.Coordinates, s
 		switch {
 		case column.scores.Classes != nil:
 			put(raw)
-		case p.scorers[i].column.Normalization() == model.AsIs:
+		case p.scorers[i].column.Normalization == model.AsIs:
 			sum += int64(raw) * p.Scores[i].Weight
 		case raw < 0:
 			return of, 0, false
@@ -593,10 +593,10 @@ func (s *sight) addScores(e *Engine, groups []rank.Group, c *cycle) bool {
 		case column == nil:
 		case column.scores.Classes != nil:
 			scores := column.scores.Classes.Classes(c.view)
-			s.normalize(groups, coordinate, scorer.column.Normalization(), weight, scores)
+			s.normalize(groups, coordinate, scorer.column.Normalization, weight, scores)
 			coordinate++
-		case scorer.column.Normalization() != model.AsIs:
-			s.normalize(groups, coordinate, scorer.column.Normalization(), weight, nil)
+		case scorer.column.Normalization != model.AsIs:
+			s.normalize(groups, coordinate, scorer.column.Normalization, weight, nil)
 			coordinate++
 		}
 	}
@@ -623,7 +623,7 @@ func (s *sight) normalize(groups []rank.Group, coordinate int, how model.Normali
 	}
 }
 
-// scoreTogether adds the scores of a SetScore plugin.
+// scoreTogether adds the scores of a Score plugin with Set.
 func (s *sight) scoreTogether(e *Engine, c *cycle, i int, weight int64) bool {
 	set, err := e.setOf(c, i, c.profile.scorers[i].set)
 	if set == nil || err != nil {

@@ -133,7 +133,7 @@ func TestAuditOfRemembered(t *testing.T) {
 // TestCompiledAreUsed: compiled needs without a column are as old as their last use.
 func TestCompiledAreUsed(t *testing.T) {
 	x := newSmall(t, &plugin.Profile{
-		Filters: []plugin.Filter{&counted{name: "C", rule: passing()}}, Scores: []plugin.Weighted{{Score: &setRating{together: together{name: "S"}}, Weight: 1}},
+		Filters: []plugin.Filter{&counted{name: "C", rule: passing()}}, Scores: []plugin.Weighted{{Score: plugintest.PartsOf(&setRating{together: together{name: "S"}}).Score, Weight: 1}},
 	}, "a", "b")
 	for range 3 {
 		x.decide(x.pod())

@@ -94,26 +94,17 @@ func (e *Engine) tiedAt(totals []int64) []int32 {
 	return tied
 }
 
-// scorer is a Score plugin by its kind: exactly one of column, set and turn is set. The
-// kind is found once, not in each decision.
-type scorer struct {
-	column columnScore
-	set    plugin.SetScore
-	turn   plugin.TurnScore
-	// ofState and varying are column if it is a StateScore, or a VaryingScore.
-	ofState plugin.StateScore
-	varying plugin.VaryingScore
-}
+// scorer is a Score plugin by its kind: exactly one field is set. The kind is found once,
+// not in each decision.
+type scorer struct{ column, set, turn *plugin.Score }
 
-func newScorer(p plugin.Score) (s scorer) {
-	switch p := p.(type) {
-	case columnScore:
+func newScorer(p *plugin.Score) (s scorer) {
+	switch {
+	case p.Need != nil || p.NeedIn != nil:
 		s.column = p
-		s.ofState, _ = p.(plugin.StateScore)
-		s.varying, _ = p.(plugin.VaryingScore)
-	case plugin.SetScore:
+	case p.Set != nil:
 		s.set = p
-	case plugin.TurnScore:
+	case p.Turn != nil:
 		s.turn = p
 	}
 	return s
@@ -154,7 +145,7 @@ func (e *Engine) addScores(c *cycle, i int, slots []int32, totals []int64) (ever
 	if c.extended != nil && c.extended.bare {
 		return e.addNormalized(single, weight, e.bareScores(c, single, column, slots), slots, totals)
 	}
-	how := single.Normalization()
+	how := single.Normalization
 	if column.nonZero == 0 && len(c.view.Touched()) == 0 {
 		return normalize(how, 0, 0) * weight, nil
 	}
@@ -186,7 +177,7 @@ func addClasses(classes, scores []int32, weight int64, slots []int32, totals []i
 
 // rawScores returns the raw scores of a Score plugin by slot, or nil if it skips the pod.
 // Only those of the given slots are complete. They are valid until the next call.
-func (e *Engine) rawScores(c *cycle, i int, single columnScore, slots []int32) ([]int32, error) {
+func (e *Engine) rawScores(c *cycle, i int, single *plugin.Score, slots []int32) ([]int32, error) {
 	column, err := e.scoreColumn(c, i, single)
 	if column == nil || err != nil {
 		return nil, err
@@ -225,8 +216,8 @@ func (e *Engine) scoresOf(c *cycle, column *scoreColumn, values []int32) []int32
 	return raw
 }
 
-// setScores returns a SetScore plugin's scores by position in the feasible slots, or nil
-// if it skips the pod. They are valid until the next call.
+// setScores returns the scores of a Score plugin with Set by position in the feasible
+// slots, or nil if it skips the pod. They are valid until the next call.
 func (e *Engine) setScores(c *cycle, i int, slots []int32) ([]int64, error) {
 	p := c.profile.scorers[i].set
 	set, err := e.setOf(c, i, p)
@@ -236,7 +227,7 @@ func (e *Engine) setScores(c *cycle, i int, slots []int32) ([]int64, error) {
 	scores := e.setMemory(len(slots))
 	ok, err := set.Score(c.view, slots, scores)
 	if err != nil {
-		return nil, errPreScore(p.Name(), err)
+		return nil, errPreScore(p.Name, err)
 	}
 	if !ok {
 		return nil, nil
@@ -253,14 +244,14 @@ func (e *Engine) setMemory(nodes int) []int64 {
 	return e.scratch.set[:nodes]
 }
 
-func (e *Engine) addNormalized(p columnScore, weight int64, raw, slots []int32, totals []int64) (everywhere int64, err error) {
-	how := p.Normalization()
+func (e *Engine) addNormalized(p *plugin.Score, weight int64, raw, slots []int32, totals []int64) (everywhere int64, err error) {
+	how := p.Normalization
 	var largest int32
 	for _, slot := range slots {
 		v := raw[slot]
 		largest = max(largest, v)
 		if v < 0 {
-			return 0, errOutOfRange(p.Name(), v)
+			return 0, errOutOfRange(p.Name, v)
 		}
 	}
 	if largest == 0 {

@@ -82,7 +82,7 @@ func TestTurnFilters(t *testing.T) {
 			}
 			x := newSmall(t, &plugin.Profile{
 				Filters: []plugin.Filter{&turnRule{rule: rule{name: "Before", codes: test.before}}, &rule{name: "Column", codes: test.column}, behind},
-				Scores:  []plugin.Weighted{{Score: &rating{name: "S", raw: map[string]int32{"a": 1, "b": 2, "c": 3, "d": 4}}, Weight: 1}},
+				Scores:  []plugin.Weighted{{Score: plugintest.PartsOf(&rating{name: "S", raw: map[string]int32{"a": 1, "b": 2, "c": 3, "d": 4}}).Score, Weight: 1}},
 			}, "a", "b", "c", "d")
 			x.profiles[x.p.Name].Outside = &noted{}
 			for _, what := range []string{"first", "again"} {
@@ -136,35 +136,35 @@ func TestScores(t *testing.T) {
 		want   string
 	}{
 		"none":                         {nil, false, "2 with 0"},
-		"as it is":                     {[]plugin.Weighted{{Score: &rating{name: "S", raw: map[string]int32{"b": 5, "c": 9}}, Weight: 3}}, false, "c of 2 with 27"},
-		"the largest is 100":           {[]plugin.Weighted{{Score: &rating{name: "S", how: model.Largest, raw: map[string]int32{"a": 900, "b": 300, "c": 200}}, Weight: 2}}, false, "b of 2 with 200"},
-		"the largest is 0":             {[]plugin.Weighted{{Score: &rating{name: "S", how: model.LargestReversed, raw: map[string]int32{"a": 900, "b": 300, "c": 200}}, Weight: 2}}, false, "c of 2 with 68"},
-		"small ones, by a table":       {[]plugin.Weighted{{Score: &rating{name: "S", how: model.LargestReversed, raw: map[string]int32{"a": 1, "b": 2, "c": 1}}, Weight: 2}}, false, "c of 2 with 100"},
-		"nothing is 0":                 {[]plugin.Weighted{{Score: &rating{name: "S", how: model.Largest}, Weight: 2}}, false, "2 with 0"},
-		"nothing, reversed, is 100":    {[]plugin.Weighted{{Score: &rating{name: "S", how: model.LargestReversed}, Weight: 2}}, false, "2 with 200"},
-		"nothing where it is feasible": {[]plugin.Weighted{{Score: &rating{name: "S", how: model.LargestReversed, raw: map[string]int32{"a": 9}}, Weight: 2}}, false, "2 with 200"},
-		"classes":                      {[]plugin.Weighted{{Score: classes, Weight: 3}}, false, "b of 2 with 210"},
+		"as it is":                     {[]plugin.Weighted{{Score: plugintest.PartsOf(&rating{name: "S", raw: map[string]int32{"b": 5, "c": 9}}).Score, Weight: 3}}, false, "c of 2 with 27"},
+		"the largest is 100":           {[]plugin.Weighted{{Score: plugintest.PartsOf(&rating{name: "S", how: model.Largest, raw: map[string]int32{"a": 900, "b": 300, "c": 200}}).Score, Weight: 2}}, false, "b of 2 with 200"},
+		"the largest is 0":             {[]plugin.Weighted{{Score: plugintest.PartsOf(&rating{name: "S", how: model.LargestReversed, raw: map[string]int32{"a": 900, "b": 300, "c": 200}}).Score, Weight: 2}}, false, "c of 2 with 68"},
+		"small ones, by a table":       {[]plugin.Weighted{{Score: plugintest.PartsOf(&rating{name: "S", how: model.LargestReversed, raw: map[string]int32{"a": 1, "b": 2, "c": 1}}).Score, Weight: 2}}, false, "c of 2 with 100"},
+		"nothing is 0":                 {[]plugin.Weighted{{Score: plugintest.PartsOf(&rating{name: "S", how: model.Largest}).Score, Weight: 2}}, false, "2 with 0"},
+		"nothing, reversed, is 100":    {[]plugin.Weighted{{Score: plugintest.PartsOf(&rating{name: "S", how: model.LargestReversed}).Score, Weight: 2}}, false, "2 with 200"},
+		"nothing where it is feasible": {[]plugin.Weighted{{Score: plugintest.PartsOf(&rating{name: "S", how: model.LargestReversed, raw: map[string]int32{"a": 9}}).Score, Weight: 2}}, false, "2 with 200"},
+		"classes":                      {[]plugin.Weighted{{Score: plugintest.PartsOf(classes).Score, Weight: 3}}, false, "b of 2 with 210"},
 		"classes, normalised": {
-			[]plugin.Weighted{{Score: &classRating{rating{name: "C", how: model.Largest, raw: map[string]int32{"b": 2, "c": 1}}, []int32{0, 30, 60}}, Weight: 3}}, false, "b of 2 with 300",
+			[]plugin.Weighted{{Score: plugintest.PartsOf(&classRating{rating{name: "C", how: model.Largest, raw: map[string]int32{"b": 2, "c": 1}}, []int32{0, 30, 60}}).Score, Weight: 3}}, false, "b of 2 with 300",
 		},
 		"several": {[]plugin.Weighted{
-			{Score: &rating{name: "S", raw: map[string]int32{"b": 5, "c": 9}}, Weight: 3}, {Score: &setRating{together: together{name: "T", scores: map[string]int64{"b": 40}}}, Weight: 2},
-			{Score: &turnRating{together{name: "U", scores: map[string]int64{"b": 1, "c": 2}}}, Weight: 7}, {Score: &rating{name: "V", how: model.LargestReversed}, Weight: 1},
+			{Score: plugintest.PartsOf(&rating{name: "S", raw: map[string]int32{"b": 5, "c": 9}}).Score, Weight: 3}, {Score: plugintest.PartsOf(&setRating{together: together{name: "T", scores: map[string]int64{"b": 40}}}).Score, Weight: 2},
+			{Score: plugintest.PartsOf(&turnRating{together{name: "U", scores: map[string]int64{"b": 1, "c": 2}}}).Score, Weight: 7}, {Score: plugintest.PartsOf(&rating{name: "V", how: model.LargestReversed}).Score, Weight: 1},
 		}, false, "b of 2 with 202"},
 		"two sets, of which one is skipped": {[]plugin.Weighted{
-			{Score: &setRating{together: together{name: "T", scores: map[string]int64{"b": 40}, skips: true}}, Weight: 2},
-			{Score: &setRating{together: together{name: "U", scores: map[string]int64{"c": 10}}}, Weight: 2},
+			{Score: plugintest.PartsOf(&setRating{together: together{name: "T", scores: map[string]int64{"b": 40}, skips: true}}).Score, Weight: 2},
+			{Score: plugintest.PartsOf(&setRating{together: together{name: "U", scores: map[string]int64{"c": 10}}}).Score, Weight: 2},
 		}, false, "c of 2 with 20"},
 		"a turn's that is skipped": {[]plugin.Weighted{
-			{Score: &turnRating{together{name: "T", scores: map[string]int64{"b": 40}, skips: true}}, Weight: 2},
-			{Score: &turnRating{together{name: "U", scores: map[string]int64{"c": 10}}}, Weight: 2},
+			{Score: plugintest.PartsOf(&turnRating{together{name: "T", scores: map[string]int64{"b": 40}, skips: true}}).Score, Weight: 2},
+			{Score: plugintest.PartsOf(&turnRating{together{name: "U", scores: map[string]int64{"c": 10}}}).Score, Weight: 2},
 		}, false, "c of 2 with 20"},
-		"compiling fails":       {[]plugin.Weighted{{Score: &rating{name: "S", err: errBroken}, Weight: 1}}, false, `error: running PreScore plugin "S": broken`},
-		"compiling a set fails": {[]plugin.Weighted{{Score: &setRating{together: together{name: "T"}, compileErr: errBroken}, Weight: 1}}, false, `error: running PreScore plugin "T": broken`},
-		"a set fails":           {[]plugin.Weighted{{Score: &setRating{together: together{name: "T", err: errBroken}}, Weight: 1}}, false, `error: running PreScore plugin "T": broken`},
-		"a turn's fails":        {[]plugin.Weighted{{Score: &turnRating{together{name: "T", err: errBroken}}, Weight: 1}}, false, `error: broken`},
+		"compiling fails":       {[]plugin.Weighted{{Score: plugintest.PartsOf(&rating{name: "S", err: errBroken}).Score, Weight: 1}}, false, `error: running PreScore plugin "S": broken`},
+		"compiling a set fails": {[]plugin.Weighted{{Score: plugintest.PartsOf(&setRating{together: together{name: "T"}, compileErr: errBroken}).Score, Weight: 1}}, false, `error: running PreScore plugin "T": broken`},
+		"a set fails":           {[]plugin.Weighted{{Score: plugintest.PartsOf(&setRating{together: together{name: "T", err: errBroken}}).Score, Weight: 1}}, false, `error: running PreScore plugin "T": broken`},
+		"a turn's fails":        {[]plugin.Weighted{{Score: plugintest.PartsOf(&turnRating{together{name: "T", err: errBroken}}).Score, Weight: 1}}, false, `error: broken`},
 		"out of range": {
-			[]plugin.Weighted{{Score: &rating{name: "S", how: model.Largest, raw: map[string]int32{"b": -1, "c": 9}}, Weight: 1}}, false,
+			[]plugin.Weighted{{Score: plugintest.PartsOf(&rating{name: "S", how: model.Largest, raw: map[string]int32{"b": -1, "c": 9}}).Score, Weight: 1}}, false,
 			`error: applying score defaultWeights on Score plugins: plugin "S" returns an invalid score -1, it should in the range of [0, 100] after normalizing`,
 		},
 	} {
@@ -176,11 +176,15 @@ func TestScores(t *testing.T) {
 				}
 			}
 			for _, s := range test.scores {
-				if s, ok := s.Score.(*setRating); ok && s.compileErr == nil && s.err == nil && s.compiled != 1 {
-					t.Errorf("%s was compiled %d times", s.name, s.compiled)
+				if s.Set != nil {
+					if s, ok := s.Set(nil).(*setRating); ok && s.compileErr == nil && s.err == nil && s.compiled != 1 {
+						t.Errorf("%s was compiled %d times", s.name, s.compiled)
+					}
 				}
-				if s, ok := s.Score.(*rating); ok && s.err == nil && s.compiled != 1 {
-					t.Errorf("%s was compiled %d times", s.name, s.compiled)
+				if s.Need != nil {
+					if s, ok := s.Need(nil).(*rating); ok && s.err == nil && s.compiled != 1 {
+						t.Errorf("%s was compiled %d times", s.name, s.compiled)
+					}
 				}
 			}
 		})
@@ -209,11 +213,11 @@ func TestAskedIsCounted(t *testing.T) {
 			&turnRule{rule: rule{name: "T"}},
 		},
 		Scores: []plugin.Weighted{
-			{Score: &rating{name: "S", raw: map[string]int32{"c": 1}}, Weight: 1}, {Score: &setRating{together: together{name: "U"}}, Weight: 1},
-			{Score: &turnRating{together{name: "V"}}, Weight: 1},
+			{Score: plugintest.PartsOf(&rating{name: "S", raw: map[string]int32{"c": 1}}).Score, Weight: 1}, {Score: plugintest.PartsOf(&setRating{together: together{name: "U"}}).Score, Weight: 1},
+			{Score: plugintest.PartsOf(&turnRating{together{name: "V"}}).Score, Weight: 1},
 		},
 	}, "a", "b", "c", "d")
-	other := &plugin.Profile{Name: "other", Filters: []plugin.Filter{&rule{name: "G"}}, Scores: []plugin.Weighted{{Score: &rating{name: "R"}, Weight: 1}}}
+	other := &plugin.Profile{Name: "other", Filters: []plugin.Filter{&rule{name: "G"}}, Scores: []plugin.Weighted{{Score: plugintest.PartsOf(&rating{name: "R"}).Score, Weight: 1}}}
 	e, err := New(Config{Profiles: []*plugin.Profile{x.p, other}})
 	if err != nil {
 		t.Fatal(err)
@@ -285,7 +289,7 @@ func TestPreScore(t *testing.T) {
 		p := &preScore{err: test.err}
 		x := newSmall(t, &plugin.Profile{
 			Filters: []plugin.Filter{&rule{name: "F", codes: test.codes}}, PreScores: []*plugin.PreScore{plugintest.PartsOf(p).PreScore},
-			Scores: []plugin.Weighted{{Score: &rating{name: "S", raw: map[string]int32{"c": 4}}, Weight: 1}},
+			Scores: []plugin.Weighted{{Score: plugintest.PartsOf(&rating{name: "S", raw: map[string]int32{"c": 4}}).Score, Weight: 1}},
 		}, "a", "b", "c")
 		if got := decided(x.decide(x.pod())); got != test.want {
 			t.Errorf("%s: %s, want %s", name, got, test.want)
@@ -359,8 +363,8 @@ func TestDecisionsAllocateNothing(t *testing.T) {
 		"a filter":         {Filters: []plugin.Filter{quiet("F")}},
 		"a StateFilter":    {Filters: []plugin.Filter{quiet("F"), inTurn}},
 		"a CountFilter":    {Filters: []plugin.Filter{quiet("F"), &counted{name: "C", rule: plugin.CountRule{Domains: make([]int32, 9), Max: 9}}}},
-		"a score":          {Scores: []plugin.Weighted{{Score: &rating{name: "S", how: model.Largest, raw: map[string]int32{"a": 3}}, Weight: 1}}},
-		"a score of a set": {Scores: []plugin.Weighted{{Score: &setRating{together: together{name: "S"}}, Weight: 1}}},
+		"a score":          {Scores: []plugin.Weighted{{Score: plugintest.PartsOf(&rating{name: "S", how: model.Largest, raw: map[string]int32{"a": 3}}).Score, Weight: 1}}},
+		"a score of a set": {Scores: []plugin.Weighted{{Score: plugintest.PartsOf(&setRating{together: together{name: "S"}}).Score, Weight: 1}}},
 	} {
 		x := newSmall(t, p, "a", "b", "c", "d", "e")
 		work := plan.Alone(x.pod())

@@ -41,9 +41,9 @@ func (h *Handle) RunPreScorePlugins(ctx context.Context, state fwk.CycleState, p
 	skipped := sets.New[string]()
 	defer func() { state.SetSkipScorePlugins(skipped) }()
 	for i, s := range h.r.profile.Scores {
-		_, ours := s.Score.(*score)
-		if _, scored := neverSkip[s.Name()]; !ours && !scored && scores[i] == nil {
-			skipped.Insert(s.Name())
+		ours := h.r.adapters.scores[s.Score] != nil
+		if _, scored := neverSkip[s.Name]; !ours && !scored && scores[i] == nil {
+			skipped.Insert(s.Name)
 		}
 	}
 	for _, p := range h.r.preScores {
@@ -77,11 +77,11 @@ func (h *Handle) RunScorePlugins(ctx context.Context, state fwk.CycleState, pod 
 	}
 	skipped := state.GetSkipScorePlugins()
 	for i, s := range h.r.profile.Scores {
-		if skipped.Has(s.Name()) {
+		if skipped.Has(s.Name) {
 			continue
 		}
 		scores := builtIn[i]
-		if own, ok := s.Score.(*score); ok {
+		if own := h.r.adapters.scores[s.Score]; own != nil {
 			scores = make([]int64, len(nodes))
 			if r := own.score(ctx, state, pod, nodes, scores); r.err != nil {
 				return nil, fwk.AsStatus(own.failed(r))
@@ -89,11 +89,11 @@ func (h *Handle) RunScorePlugins(ctx context.Context, state fwk.CycleState, pod 
 				return nil, fwk.AsStatus(err)
 			}
 		} else if scores == nil {
-			scores = slices.Repeat([]int64{neverSkip[s.Name()]}, len(nodes))
+			scores = slices.Repeat([]int64{neverSkip[s.Name]}, len(nodes))
 		}
 		for at := range list {
 			weighted := scores[at] * s.Weight
-			list[at].Scores = append(list[at].Scores, fwk.PluginScore{Name: s.Name(), Score: weighted})
+			list[at].Scores = append(list[at].Scores, fwk.PluginScore{Name: s.Name, Score: weighted})
 			list[at].TotalScore += weighted
 		}
 	}

@@ -140,11 +140,11 @@ func (w *world) scores() (lines []string) {
 	for _, node := range answer.Nodes {
 		never := map[string]int64{}
 		for _, p := range w.profile.Scores {
-			switch p.Name() {
+			switch p.Name {
 			case "ImageLocality", "DynamicResources", "NodeResourcesFit", "VolumeBinding":
-				never[p.Name()] = 0
+				never[p.Name] = 0
 			case "TaintToleration":
-				never[p.Name()] = plugin.MaxScore * p.Weight
+				never[p.Name] = plugin.MaxScore * p.Weight
 			}
 		}
 		for _, s := range node.Scores {

@@ -118,6 +118,7 @@ type Runtime struct {
 type adapters struct {
 	preFilters map[*plugin.PreFilter]*preFilter
 	preScores  map[*plugin.PreScore]*preScore
+	scores     map[*plugin.Score]*score
 	reserves   map[*plugin.Reserve]*reserve
 	preBinds   map[*plugin.PreBind]*preBind
 	postBinds  map[*plugin.PostBind]*postBind
@@ -142,7 +143,7 @@ func New(ctx context.Context, config Config) (*Runtime, error) {
 	r := &Runtime{config: config, lane: NewLane(ctx, config.Deadline, config.Now, config.Log)}
 	r.handle = newHandle(r)
 	r.adapters = adapters{
-		map[*plugin.PreFilter]*preFilter{}, map[*plugin.PreScore]*preScore{}, map[*plugin.Reserve]*reserve{},
+		map[*plugin.PreFilter]*preFilter{}, map[*plugin.PreScore]*preScore{}, map[*plugin.Score]*score{}, map[*plugin.Reserve]*reserve{},
 		map[*plugin.PreBind]*preBind{}, map[*plugin.PostBind]*postBind{},
 	}
 	return r, nil
@@ -188,7 +189,7 @@ type Points struct {
 	Filter            plugin.TurnFilter
 	PostFilter        *plugin.PostFilter
 	PreScore          *plugin.PreScore
-	Score             plugin.TurnScore
+	Score             *plugin.Score
 	Reserve           *plugin.Reserve
 	Permit            *plugin.Permit
 	PreBind           *plugin.PreBind
@@ -227,7 +228,9 @@ func (r *Runtime) Adapt(p fwk.Plugin) (Points, error) {
 		r.adapters.preScores[points.PreScore] = adapter
 	}
 	if p, ok := p.(fwk.ScorePlugin); ok {
-		points.Score = &score{o, p}
+		adapter := &score{o, p}
+		points.Score = &plugin.Score{Name: name, Turn: adapter.run}
+		r.adapters.scores[points.Score] = adapter
 	}
 	if p, ok := p.(fwk.ReservePlugin); ok {
 		adapter := &reserve{external: o, plugin: p}

@@ -8,15 +8,12 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/berth-scheduler/berth/internal/cluster/state"
-	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
 type preScore struct {
 	external
 	plugin fwk.PreScorePlugin
 }
-
-var _ plugin.TurnScore = (*score)(nil)
 
 // nodesOf returns the NodeInfos of slots, in a new slice.
 func (r *Runtime) nodesOf(slots []int32) []fwk.NodeInfo {
@@ -55,9 +52,9 @@ type score struct {
 	plugin fwk.ScorePlugin
 }
 
-// ScoreTurn scores nodes and normalizes the scores, in one call. The errors have
+// run scores nodes and normalizes the scores, in one call. The errors have
 // kube-scheduler's texts.
-func (p *score) ScoreTurn(_ state.View, slots []int32, scores []int64) (bool, error) {
+func (p *score) run(_ state.View, slots []int32, scores []int64) (bool, error) {
 	t := p.r.turn
 	if t.skippedScores.Has(p.name) {
 		return false, nil

@@ -58,6 +58,7 @@ func PartsOf(p interface{ Name() string }) *plugin.Parts {
 	}); ok {
 		parts.PlacementScore = &plugin.PlacementScore{Run: p.ScorePlacements}
 	}
+	parts.Score = scoreOf(p)
 	bindingPartsOf(p, &parts)
 	return plugin.New(parts)
 }
@@ -83,6 +84,42 @@ func postFilterOf(p any) *plugin.PostFilter {
 		part.Freeing = &plugin.GroupFreeing{Concerns: p.ConcernsGroup, Member: p.Member, Free: p.FreeForGroup}
 	}
 	return part
+}
+
+func scoreOf(p any) *plugin.Score {
+	var part plugin.Score
+	if p, ok := p.(interface {
+		ScoreReads() model.Aspect
+		Normalization() model.Normalization
+	}); ok {
+		part.Reads, part.Normalization = p.ScoreReads(), p.Normalization()
+	}
+	if p, ok := p.(interface {
+		VaryingScoreNeed(v state.View, pod *model.Pod) (plugin.ScoreNeed, bool)
+	}); ok {
+		part.Varying = p.VaryingScoreNeed
+	}
+	switch p := p.(type) {
+	case interface {
+		ScoreNeed(pod *model.Pod) plugin.ScoreNeed
+	}:
+		part.Need = p.ScoreNeed
+	case interface {
+		ScoreNeedIn(v state.View, pod *model.Pod) (plugin.ScoreNeed, error)
+	}:
+		part.NeedIn = p.ScoreNeedIn
+	case interface {
+		SetNeed(pod *model.Pod) plugin.SetNeed
+	}:
+		part.Set = p.SetNeed
+	case interface {
+		ScoreTurn(v state.View, slots []int32, scores []int64) (bool, error)
+	}:
+		part.Turn = p.ScoreTurn
+	default:
+		return nil
+	}
+	return &part
 }
 
 // bindingPartsOf adds the parts after a node is chosen.

@@ -177,6 +177,9 @@ func Node(node *v1.Node, pods ...*v1.Pod) state.Node {
 	return s.Node(slot)
 }
 
+// BuiltIn is a built-in plugin.
+type BuiltIn interface{ Parts() *plugin.Parts }
+
 // FilterNeed returns the pod's need of a filter, interned. It is zero for a nil need.
 func FilterNeed(p plugin.Filter, pod *model.Pod) model.Need {
 	if counts, ok := p.(plugin.CountFilter); ok {
@@ -187,11 +190,12 @@ func FilterNeed(p plugin.Filter, pod *model.Pod) model.Need {
 
 // ScoreNeed returns the pod's need of a Score plugin, interned. It is zero for a nil
 // need.
-func ScoreNeed(p plugin.Score, pod *model.Pod) model.Need {
-	if set, ok := p.(plugin.SetScore); ok {
-		return plugin.NeedOf(set.SetNeed(pod))
+func ScoreNeed(p BuiltIn, pod *model.Pod) model.Need {
+	score := p.Parts().Score
+	if score.Set != nil {
+		return plugin.NeedOf(score.Set(pod))
 	}
-	return plugin.NeedOf(p.(plugin.NodeScore).ScoreNeed(pod))
+	return plugin.NeedOf(score.Need(pod))
 }
 
 // Verdicts compiles the pod's need of a filter. Without a need, every node passes.
@@ -208,8 +212,8 @@ func (passing) Filter(state.Node) reason.Code { return reason.None }
 func (passing) Reasons(reason.Code) []string  { return nil }
 
 // NodeScores compiles the pod's need of a Score plugin, which must not be nil.
-func NodeScores(p plugin.NodeScore, pod *model.Pod) (plugin.NodeScores, error) {
-	return p.ScoreNeed(pod).Compile()
+func NodeScores(p BuiltIn, pod *model.Pod) (plugin.NodeScores, error) {
+	return p.Parts().Score.Need(pod).Compile()
 }
 
 // Counting compiles the pod's need of a CountFilter, which must not be nil.
@@ -225,7 +229,7 @@ func Rules(c plugin.Counting, s *state.State, to []plugin.CountRule) []plugin.Co
 	return c.Rules(s.View(), to)
 }
 
-// SetScores compiles the pod's need of a SetScore plugin, which must not be nil.
-func SetScores(p plugin.SetScore, pod *model.Pod) (plugin.SetScores, error) {
-	return p.SetNeed(pod).Compile()
+// SetScores compiles the pod's need of a Score plugin with Set, which must not be nil.
+func SetScores(p BuiltIn, pod *model.Pod) (plugin.SetScores, error) {
+	return p.Parts().Score.Set(pod).Compile()
 }

@@ -89,7 +89,7 @@ func (p hostedProfile) Handle() fwk.Handle { return p.Runtime.Handle() }
 func (p hostedProfile) Adapt(o config.Order) (config.Adapters, error) {
 	a := config.Adapters{
 		EnqueueExtensions: map[string]plugin.EnqueueExtensions{}, PreFilter: map[string]*plugin.PreFilter{}, Filter: map[string]plugin.TurnFilter{},
-		PreScore: map[string]*plugin.PreScore{}, Score: map[string]plugin.TurnScore{}, Reserve: map[string]*plugin.Reserve{}, Permit: map[string]*plugin.Permit{},
+		PreScore: map[string]*plugin.PreScore{}, Score: map[string]*plugin.Score{}, Reserve: map[string]*plugin.Reserve{}, Permit: map[string]*plugin.Permit{},
 	}
 	for _, name := range o.Enabled {
 		points, err := p.Runtime.Adapt(o.Plugins[name])

@@ -13,7 +13,6 @@ import (
 	"github.com/berth-scheduler/berth/internal/decide/plugins/noderesourcesbalancedallocation"
 	"github.com/berth-scheduler/berth/internal/decide/plugins/noderesourcesfit"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/proof/build"
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
@@ -94,7 +93,7 @@ func (w *world) query(t testing.TB) *Query {
 		pod = model.NewPod(build.Pod(build.Container(fmt.Sprintf("cpu=%dm memory=%d", w.r.IntN(9000), w.r.Int64N(40<<30)))))
 	}
 	q := &Query{Demand: Demand{pod.Asks.CPUMilli, pod.Asks.MemoryBytes, pod.Asks.EphemeralBytes}}
-	for _, p := range []plugin.NodeScore{w.fit, w.even} {
+	for _, p := range []plugintest.BuiltIn{w.fit, w.even} {
 		if plugintest.ScoreNeed(p, pod).IsZero() {
 			continue
 		}

@@ -12,7 +12,6 @@ import (
 
 var (
 	_ plugin.StateFilter            = (*Plugin)(nil)
-	_ plugin.StateScore             = (*Plugin)(nil)
 	_ plugin.StateEnqueueExtensions = (*Plugin)(nil)
 )
 

@@ -45,7 +45,7 @@
 //
 // If a profile scores such resources, devices count as capacity. Only for these pods, the
 // needs of NodeResourcesFit and similar plugins depend on the state
-// (plugin.VaryingFilter, plugin.VaryingScore).
+// (plugin.VaryingFilter, plugin.Score.Varying).
 //
 // # Pod groups
 //

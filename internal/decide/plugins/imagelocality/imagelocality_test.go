@@ -13,8 +13,6 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-var _ plugin.NodeScore = (*Plugin)(nil)
-
 // images maps names to sizes in Mi.
 type images map[string]int64
 

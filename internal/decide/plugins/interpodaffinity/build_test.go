@@ -19,7 +19,6 @@ import (
 
 var (
 	_ plugin.CountFilter       = (*interpodaffinity.Plugin)(nil)
-	_ plugin.SetScore          = (*interpodaffinity.Plugin)(nil)
 	_ plugin.EnqueueExtensions = (*interpodaffinity.Plugin)(nil)
 )
 

@@ -50,8 +50,11 @@ func New(args *configv1.InterPodAffinityArgs) (*Plugin, error) {
 func (*Plugin) Name() string { return Name }
 
 // Parts returns the plugin's parts at the extension points.
-func (*Plugin) Parts() *plugin.Parts {
-	return plugin.New(plugin.Parts{Name: Name})
+func (p *Plugin) Parts() *plugin.Parts {
+	return plugin.New(plugin.Parts{
+		Name:  Name,
+		Score: &plugin.Score{Set: p.SetNeed},
+	})
 }
 
 // Reads returns namespaces, because terms select them by label.

@@ -86,6 +86,7 @@ func (p *Plugin) Parts() *plugin.Parts {
 	return plugin.New(plugin.Parts{
 		Name:      Name,
 		PreFilter: &plugin.PreFilter{Run: p.PreFilter, Skips: p.Skips},
+		Score:     &plugin.Score{Reads: p.ScoreReads(), Normalization: p.Normalization(), Need: p.ScoreNeed},
 	})
 }
 

@@ -88,8 +88,11 @@ func accounted(name v1.ResourceName) bool {
 func (*Plugin) Name() string { return Name }
 
 // Parts returns the plugin's parts at the extension points.
-func (*Plugin) Parts() *plugin.Parts {
-	return plugin.New(plugin.Parts{Name: Name})
+func (p *Plugin) Parts() *plugin.Parts {
+	return plugin.New(plugin.Parts{
+		Name:  Name,
+		Score: &plugin.Score{Reads: p.ScoreReads(), Normalization: p.Normalization(), Need: p.ScoreNeed, Varying: p.VaryingScoreNeed},
+	})
 }
 
 // ScoreNeed returns the pod's usage of the configured resources, or nil if it uses none.

@@ -16,8 +16,6 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-var _ plugin.NodeScore = (*Plugin)(nil)
-
 // list parses "cpu=1 memory=2Gi".
 var list = build.Resources
 

@@ -12,8 +12,6 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-var _ plugin.VaryingScore = (*Plugin)(nil)
-
 // withClass returns a cluster of one node, n, with eight devices, two of them taken, and
 // their class.
 func withClass(allocatable string, class *resourcev1.DeviceClass) *state.State {

@@ -11,7 +11,6 @@ import (
 
 var (
 	_ plugin.NodeFilter        = (*Plugin)(nil)
-	_ plugin.NodeScore         = (*Plugin)(nil)
 	_ plugin.EnqueueExtensions = (*Plugin)(nil)
 )
 

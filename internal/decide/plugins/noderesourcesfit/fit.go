@@ -107,6 +107,7 @@ func (p *Plugin) Parts() *plugin.Parts {
 	return plugin.New(plugin.Parts{
 		Name:           Name,
 		PlacementScore: &plugin.PlacementScore{Run: p.ScorePlacements},
+		Score:          &plugin.Score{Reads: p.ScoreReads(), Normalization: p.Normalization(), Need: p.ScoreNeed, Varying: p.VaryingScoreNeed},
 	})
 }
 

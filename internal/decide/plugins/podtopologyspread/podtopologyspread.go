@@ -90,8 +90,11 @@ func withAction(all []v1.TopologySpreadConstraint, action v1.UnsatisfiableConstr
 func (*Plugin) Name() string { return Name }
 
 // Parts returns the plugin's parts at the extension points.
-func (*Plugin) Parts() *plugin.Parts {
-	return plugin.New(plugin.Parts{Name: Name})
+func (p *Plugin) Parts() *plugin.Parts {
+	return plugin.New(plugin.Parts{
+		Name:  Name,
+		Score: &plugin.Score{Set: p.SetNeed},
+	})
 }
 
 // Reads returns the kinds that default selectors are built from. It is empty without

@@ -50,6 +50,5 @@ func newPlugin(t testing.TB, profile oracle.Profile) *podtopologyspread.Plugin {
 
 var _ interface {
 	plugin.CountFilter
-	plugin.SetScore
 	plugin.EnqueueExtensions
 } = (*podtopologyspread.Plugin)(nil)

@@ -32,8 +32,11 @@ func New(operators Operators) *Plugin { return &Plugin{operators: operators} }
 func (*Plugin) Name() string { return Name }
 
 // Parts returns the plugin's parts at the extension points.
-func (*Plugin) Parts() *plugin.Parts {
-	return plugin.New(plugin.Parts{Name: Name})
+func (p *Plugin) Parts() *plugin.Parts {
+	return plugin.New(plugin.Parts{
+		Name:  Name,
+		Score: &plugin.Score{Reads: p.ScoreReads(), Normalization: p.Normalization(), Need: p.ScoreNeed},
+	})
 }
 
 // FilterNeed returns the tolerations of taints that forbid. It is nil for a pod that

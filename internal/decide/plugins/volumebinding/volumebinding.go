@@ -56,6 +56,7 @@ func (p *Plugin) Parts() *plugin.Parts {
 		}},
 		Reserve: &plugin.Reserve{Holds: p.Reserve},
 		PreBind: &plugin.PreBind{Steps: p.PreBind, Done: p.Done},
+		Score:   &plugin.Score{Reads: p.ScoreReads(), Normalization: p.Normalization(), NeedIn: p.ScoreNeedIn},
 	})
 }
 
