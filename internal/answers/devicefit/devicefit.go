@@ -14,13 +14,20 @@ import (
 	"k8s.io/dynamic-resource-allocation/structured"
 
 	"github.com/berth-scheduler/berth/internal/cluster/devices"
+	"github.com/berth-scheduler/berth/internal/kit/price"
 )
 
 // Examiner explains. One goroutine at a time may use it.
 type Examiner struct {
 	expressions *cel.Cache
+	compiled    map[string]bool // the expressions whose compilation was paid
 	ctx         context.Context
+	left        int64 // units of work until the next Begin
 }
+
+// maxUnits bounds the work between two calls of Begin, about half a second. One device
+// may take as long again, because its selectors are evaluated to the end.
+const maxUnits = 500 * price.Millisecond
 
 // maxExpressions bounds the compiled expressions, parts of selectors included.
 const maxExpressions = 1_000
@@ -28,8 +35,15 @@ const maxExpressions = 1_000
 // New returns an examiner. It accepts the expressions of all feature gates.
 func New() *Examiner {
 	features := cel.Features{EnableConsumableCapacity: true, EnableListTypeAttributes: true}
-	return &Examiner{expressions: cel.NewCache(maxExpressions, features), ctx: context.Background()}
+	return &Examiner{expressions: cel.NewCache(maxExpressions, features), compiled: map[string]bool{}, ctx: context.Background(), left: maxUnits}
 }
+
+// Begin gives a budget of work to the next explanations. When it is used up, requests are
+// explained by their first device.
+func (x *Examiner) Begin() { x.left = maxUnits }
+
+// IsOver reports whether the budget is used up.
+func (x *Examiner) IsOver() bool { return x.left <= 0 }
 
 // Claim is the result for one claim.
 type Claim struct {
@@ -55,6 +69,8 @@ type Request struct {
 	Devices int
 	Losses  []Loss
 	Free    int
+	// Unexamined is the number of devices that no check has seen, for lack of budget.
+	Unexamined int
 	// Nearest is the refused device that passes the most checks. Lacks is its shortage in
 	// the next check. Both are empty without a refused device.
 	Nearest, Lacks string
@@ -123,6 +139,9 @@ func (r *Request) Text() string {
 	}
 	if r.Free > 0 {
 		parts = append(parts, fmt.Sprintf("%d free", r.Free))
+	}
+	if r.Unexamined > 0 {
+		parts = append(parts, fmt.Sprintf("%d not examined", r.Unexamined))
 	}
 	text := fmt.Sprintf("%s; of %d on the node %s", needs, r.Devices, strings.Join(parts, ", "))
 	if r.Nearest != "" { // the cause comes first, because screens cut long lines
@@ -237,6 +256,10 @@ func (x *Examiner) request(on *inventory, s *spec) Request {
 		return r
 	}
 	for i := range on.devices {
+		if i > 0 && x.IsOver() {
+			r.Unexamined = len(on.devices) - i
+			break
+		}
 		d := on.devices[i] // a copy: its refusal is the request's
 		if d.by, d.lacks = x.check(on, s, of.Object, &d); d.by == passed {
 			r.Free++

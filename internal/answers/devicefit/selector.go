@@ -13,6 +13,8 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/parser"
 	resourcev1 "k8s.io/api/resource/v1"
+
+	"github.com/berth-scheduler/berth/internal/decide/allocator"
 )
 
 // refusal returns why selectors refuse a device, or "" if they do not. The first selector
@@ -59,11 +61,22 @@ func (x *Examiner) falsePart(expression string, d *device) (first *part, why str
 
 // evaluate returns the value of an expression for a device, or why it has none.
 func (x *Examiner) evaluate(expression string, d *device) (is bool, why string) {
+	if x.left < -maxUnits {
+		return false, "its selectors are too expensive to explain"
+	}
+	if !x.compiled[expression] {
+		if len(x.compiled) >= maxExpressions {
+			clear(x.compiled)
+		}
+		x.compiled[expression] = true
+		x.left -= allocator.CompilationUnits(len(expression))
+	}
 	compiled := x.expressions.GetOrCompile(expression)
 	if compiled.Error != nil {
 		return false, fmt.Sprintf("%s: %s", expression, compiled.Error.Detail)
 	}
-	is, _, err := compiled.DeviceMatches(x.ctx, d.cel())
+	is, details, err := compiled.DeviceMatches(x.ctx, d.cel())
+	x.left -= allocator.EvaluationUnits(len(expression), details)
 	if err != nil {
 		return false, fmt.Sprintf("%s fails: %v", expression, err)
 	}

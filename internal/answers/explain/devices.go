@@ -3,6 +3,7 @@ package explain
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
@@ -60,6 +61,7 @@ const maxExamined = 200
 // nearestDevices sorts nodes by what they lack of the pod's claims. Nodes with equal
 // devices are examined once.
 func (s *Snapshot) nearestDevices(pod *model.Pod, nodes []NearNode) {
+	s.devices.Begin()
 	missing, by := map[string]float64{}, map[string]float64{}
 	for i := range nodes {
 		slot, ok := s.state.Slot(nodes[i].Name)
@@ -69,7 +71,9 @@ func (s *Snapshot) nearestDevices(pod *model.Pod, nodes []NearNode) {
 		node := s.state.View().Node(slot)
 		key := string(s.state.View().Devices().AppendKey(nil, slot))
 		sum, known := by[key]
-		if !known && len(by) < maxExamined {
+		if !known && s.devices.IsOver() {
+			sum = math.MaxFloat64 // nodes that were not examined come last
+		} else if !known && len(by) < maxExamined {
 			s.eachClaim(pod, node, func(_ *model.ResourceClaim, found *devicefit.Claim) {
 				if found != nil {
 					sum += found.Missing()

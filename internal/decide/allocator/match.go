@@ -90,7 +90,7 @@ func (h *Hints) mayMatch(selectors []resourcev1.DeviceSelector, driver string, d
 		matches, details, err := p.DeviceMatches(h.silent, cel.Device{
 			Driver: driver, AllowMultipleAllocations: device.AllowMultipleAllocations, Attributes: device.Attributes, Capacity: device.Capacity,
 		})
-		left.spend(evaluation(len(p.Expression), details))
+		left.spend(EvaluationUnits(len(p.Expression), details))
 		if err != nil || left.IsOver() {
 			return true
 		}
@@ -111,7 +111,7 @@ func (h *Hints) program(selector *resourcev1.CELDeviceSelector, left *Work) *pro
 	if p == nil {
 		limit := uint64(hintCost)
 		p = &program{CompilationResult: h.compiler.CompileCELExpression(text, cel.Options{DisableCostEstimation: true, CostLimit: &limit})}
-		left.spend(compilation(len(text)))
+		left.spend(CompilationUnits(len(text)))
 		if bytes := compiledBytes + compiledByte*len(text); h.bytes+bytes > maxPrograms {
 			clear(h.programs)
 			h.bytes = bytes
@@ -155,7 +155,7 @@ func (h *Hints) DriverOf(selectors []resourcev1.DeviceSelector, left *Work) stri
 		}
 		if !p.parsed {
 			p.parsed = true
-			left.spend(compilation(len(p.Expression)))
+			left.spend(CompilationUnits(len(p.Expression)))
 			if parsed, issues := p.Environment.Parse(p.Expression); issues == nil {
 				p.driver = driverIn(parsed.NativeRep().Expr())
 			}

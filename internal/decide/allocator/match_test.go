@@ -118,11 +118,11 @@ func TestHintsAreCheap(t *testing.T) {
 			left = most
 		}
 		got := h.MayMatch(row.selectors, []*resourcev1.ResourceSlice{slice}, &left)
-		if one := Work(compilation(hintLength) + hintCost*costPrice(hintLength)); got != row.want || left < -one {
+		if one := Work(CompilationUnits(hintLength) + hintCost*costPrice(hintLength)); got != row.want || left < -one {
 			t.Errorf("%s: %t, %d units over", row.what, got, -left)
 		}
 		left = most
-		if h.DriverOf(row.selectors, &left); left < -Work(compilation(hintLength)) {
+		if h.DriverOf(row.selectors, &left); left < -Work(CompilationUnits(hintLength)) {
 			t.Errorf("%s: finding the driver costs %d units too much", row.what, -left)
 		}
 	}

@@ -372,16 +372,16 @@ func (e *expressions) price(expression string, cost uint64) (evaluated, compiled
 	if _, known := e.known[expression]; !known {
 		e.known[expression] = struct{}{}
 		e.bytes += compiledBytes + compiledByte*len(expression)
-		compiled = compilation(len(expression))
+		compiled = CompilationUnits(len(expression))
 	}
 	return evalPrice + int64(min(cost, math.MaxInt32))*costPrice(len(expression)), compiled
 }
 
-// compilation returns the price of compiling an expression of a length.
-func compilation(length int) int64 { return compilePrice + compileByte*int64(length) }
+// CompilationUnits returns the price of compiling an expression of a length.
+func CompilationUnits(length int) int64 { return compilePrice + compileByte*int64(length) }
 
-// evaluation returns the price of an evaluation of an expression of a length.
-func evaluation(length int, details *celgo.EvalDetails) int64 {
+// EvaluationUnits returns the price of an evaluation of an expression of a length.
+func EvaluationUnits(length int, details *celgo.EvalDetails) int64 {
 	units := int64(evalPrice)
 	if cost := details.ActualCost(); cost != nil {
 		units += int64(min(*cost, math.MaxInt32)) * costPrice(length)

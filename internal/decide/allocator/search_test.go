@@ -166,7 +166,7 @@ func TestSearchThatTriesNothingStops(t *testing.T) {
 	if results != nil || err != nil || len(costs) < 10 {
 		t.Errorf("in %d turns: %q, %v", len(costs), devicesOf(results), err)
 	}
-	evaluation := evalPrice + 40_000*costPrice(len(costly(" && true"))) + compilation(200)
+	evaluation := evalPrice + 40_000*costPrice(len(costly(" && true"))) + CompilationUnits(200)
 	for turn, cost := range costs {
 		if cost > budget+evaluation {
 			t.Errorf("turn %d costs %d units of %d", turn, cost, budget)
@@ -202,7 +202,7 @@ func TestCostOfExpressionsIsCounted(t *testing.T) {
 	if got := again - ground; got < want || got > want+want/100 {
 		t.Errorf("an expression of cost %d counts %d units, want %d", *details.ActualCost(), got, want)
 	}
-	if got, want := first-again, compilation(len(expression)); got != want {
+	if got, want := first-again, CompilationUnits(len(expression)); got != want {
 		t.Errorf("its compilation counts %d units, want %d", got, want)
 	}
 }
@@ -292,7 +292,7 @@ func TestExpressionsAreBounded(t *testing.T) {
 	e := newExpressions(cel.Features{})
 	text := strings.Repeat(" ", 10<<10)
 	for i := range 10_000 {
-		if _, units := e.price(fmt.Sprint(i, text), 0); units < compilation(len(text)) {
+		if _, units := e.price(fmt.Sprint(i, text), 0); units < CompilationUnits(len(text)) {
 			t.Fatalf("expression %d counts %d units", i, units)
 		}
 		if e.trim(); e.bytes > maxExpressions {
