@@ -301,9 +301,9 @@ type PostFilterResult struct {
 	Writes []plan.Write
 	// Outranked are pods that lose their nomination to that node.
 	Outranked []*model.Pod
-	// Passing means that the result must not be cached, because an out-of-tree plugin or
-	// an extender contributed to it.
-	Passing bool
+	// Transient means that the result must not be cached, because an out-of-tree plugin
+	// or an extender contributed to it.
+	Transient bool
 }
 
 // Cycle is the pod's turn after its filters, for use by PostFilter plugins. It is valid

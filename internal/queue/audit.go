@@ -195,7 +195,7 @@ func (q *Queue) auditGroup(v *audit.Violations, g *group) (waiting int) {
 		v.Add("group %s has %d members, of which %d are held, recounted %d, and %d joined, recounted %d", g.key, len(g.members), g.held, held, g.joined, waiting)
 	}
 	switch p := g.head.place; p {
-	case active, backingOff, erring, gated, incomplete, deciding:
+	case active, backingOff, errorBackoff, gated, incomplete, deciding:
 		if h := q.heapOf(&g.head, p); p != gated && h != nil && h.at(g.head.index) != &g.head {
 			v.Add("group %s is %s and not at position %d of the heap for that", g.key, p, g.head.index)
 		}

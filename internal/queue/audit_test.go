@@ -80,7 +80,7 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		{"is number 99 of 17 arrivals", func(q *Queue) { get(q, "active").order = 99 }},
 		{"pod ns/active is active and not at position 1", func(q *Queue) { get(q, "active").index = 1 }},
 		{"pod ns/urgent is active and not at position -9", func(q *Queue) { get(q, "urgent").index = -9 }},
-		{"pod ns/active is backing off after an error and not at position 0", func(q *Queue) { get(q, "active").place = erring }},
+		{"pod ns/active is backing off after an error and not at position 0", func(q *Queue) { get(q, "active").place = errorBackoff }},
 		{"pod ns/preempting waits for victim to leave, and is not listed there", func(q *Queue) { delete(q.awaited, "victim") }},
 		{"no pod waits for other to leave, which is listed", func(q *Queue) { q.awaited["other"] = nil }},
 		{"2 pods are listed by their last victims, recounted 1", func(q *Queue) { q.awaited["victim"] = append(q.awaited["victim"], get(q, "parked")) }},

@@ -12,7 +12,7 @@ type Counts struct{ Active, BackingOff, Parked, Gated, Incomplete, Binding int }
 func (q *Queue) Counts() Counts {
 	return Counts{
 		Active:     q.counts[active] + q.joined[active],
-		BackingOff: q.counts[backingOff] + q.counts[erring] + q.joined[backingOff] + q.joined[erring],
+		BackingOff: q.counts[backingOff] + q.counts[errorBackoff] + q.joined[backingOff] + q.joined[errorBackoff],
 		Parked:     q.counts[parked],
 		Gated:      q.counts[gated] + q.joined[gated],
 		Incomplete: q.joined[incomplete],
@@ -62,7 +62,7 @@ func (e *entry) placeInWords() string {
 	if e.place != joined {
 		return e.place.String()
 	}
-	if h := &e.group.head; h.place != erring || h.errors > 0 {
+	if h := &e.group.head; h.place != errorBackoff || h.errors > 0 {
 		return h.place.String()
 	}
 	return backingOff.String()

@@ -249,7 +249,7 @@ func eventNames(registered []model.EventToRegister) []string {
 // a backoff, or an early pop from the backoff queue, does not end a wait for an event.
 func (e *entry) noteWoken(to place, why string) {
 	switch {
-	case to != active && to != backingOff && to != erring:
+	case to != active && to != backingOff && to != errorBackoff:
 	case e.place == backingOff && (why == backoffOver || why == poppedEarly):
 	default:
 		e.woken = plan.Woken{Event: why, Plugin: e.wokenFor(why)}

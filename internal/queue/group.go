@@ -42,9 +42,9 @@ type group struct {
 	// head represents the group in the heaps. Its pod is a placeholder with the name and
 	// the priority of the group.
 	//
-	// Invariant: its place is active, backing off, erring, gated, incomplete or deciding.
-	// While it is deciding, all members are. It is backing off only if an event has woken
-	// it.
+	// Invariant: its place is active, backing off, in error backoff, gated, incomplete or
+	// deciding. While it is deciding, all members are. It is backing off only if an event
+	// has woken it.
 	head entry
 	// Invariant: members has exactly the joined, gated and deciding entries whose pods
 	// name the group, or a group of the tree. At least one exists.
@@ -168,7 +168,7 @@ func (q *Queue) moveToWhereItBelongs(now time.Time, g *group, why string) {
 	g.uid = uid
 	switch to := q.placeOf(now, g); {
 	// a group that is ready stays ready
-	case to != h.place && !(h.place == active && (to == erring || to == backingOff)):
+	case to != h.place && !(h.place == active && (to == errorBackoff || to == backingOff)):
 		q.moveHead(g, to, why)
 	case h.place == active || h.backsOff():
 		q.heapOf(h, h.place).fix(h)
@@ -200,7 +200,7 @@ func (q *Queue) placeOf(now time.Time, g *group) place {
 	case q.isBackingOff(&g.head, now) && g.wait.woken:
 		return backingOff
 	case q.isBackingOff(&g.head, now):
-		return erring
+		return errorBackoff
 	}
 	return active
 }
@@ -230,7 +230,7 @@ func (q *Queue) moveHead(g *group, to place, why string) {
 	goesOn := h.place == deciding && why == toGoOn
 	if !goesOn {
 		h.noteWoken(to, why)
-		g.wait.retried = h.place == erring && why == backoffOver || h.place == active && g.wait.retried
+		g.wait.retried = h.place == errorBackoff && why == backoffOver || h.place == active && g.wait.retried
 	}
 	h.place = to
 	q.joined[to] += g.joined
@@ -406,7 +406,7 @@ func (q *Queue) goOnWith(g *group) {
 }
 
 // backsOff reports whether an entry waits for the end of a backoff.
-func (e *entry) backsOff() bool { return e.place == backingOff || e.place == erring }
+func (e *entry) backsOff() bool { return e.place == backingOff || e.place == errorBackoff }
 
 // backOff starts the backoff of a group at its last attempt.
 func (e *entry) backOff(until time.Time) { e.until, e.lasts = until, until.Sub(e.since) }

@@ -73,7 +73,7 @@ func (q *Queue) awaitsEvent(g *group) bool {
 	if q.config.GroupPatience <= 0 || h.errors > 0 || h.rejections == 0 || g.wait.woken || g.wait.failed {
 		return false
 	}
-	return h.place == erring || h.place == gated || h.place == incomplete
+	return h.place == errorBackoff || h.place == gated || h.place == incomplete
 }
 
 // reviewListening indexes the rejected members of a group that has come to await an
@@ -194,7 +194,7 @@ func (q *Queue) backOffBinding(now time.Time, e *entry) {
 	g.wait.woken, g.wait.failed, g.wait.pace = false, true, e.until
 	g.head.until, g.head.lasts = e.until, e.until.Sub(now)
 	if g.head.place == active { // because other members of the last attempt found no node
-		q.moveHead(g, erring, attemptFailed)
+		q.moveHead(g, errorBackoff, attemptFailed)
 	}
 }
 

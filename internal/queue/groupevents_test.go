@@ -356,7 +356,7 @@ func TestGroupsMoveInSlices(t *testing.T) {
 		move(g)
 		moved := 0
 		for _, of := range g.groups {
-			if of.head.place != erring {
+			if of.head.place != errorBackoff {
 				moved++
 			}
 		}

@@ -85,7 +85,7 @@ func (q *Queue) IsTried(root model.RootKey) bool {
 		return false
 	}
 	switch g.head.place {
-	case active, backingOff, erring, deciding:
+	case active, backingOff, errorBackoff, deciding:
 		return true
 	case gated:
 		return g.gate == preemptionPlugin

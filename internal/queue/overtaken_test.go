@@ -27,7 +27,7 @@ func TestOvertaken(t *testing.T) {
 		place place
 		gate  string
 		want  bool
-	}{{active, "", true}, {erring, "", true}, {deciding, "", true}, {gated, preemptionPlugin, true}, {gated, "GangScheduling", false}, {gated, "", false}, {incomplete, "", false}} {
+	}{{active, "", true}, {errorBackoff, "", true}, {deciding, "", true}, {gated, preemptionPlugin, true}, {gated, "GangScheduling", false}, {gated, "", false}, {incomplete, "", false}} {
 		if g.head.place, g.gate = at.place, at.gate; q.IsTried(root) != at.want {
 			t.Errorf("%v %q: the group is tried: %t", at.place, at.gate, !at.want)
 		}

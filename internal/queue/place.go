@@ -13,13 +13,13 @@ const (
 	active         // ready to be popped
 	// rejected and woken; waits for the end of its backoff, or for an empty active queue
 	backingOff
-	erring     // its last attempt ended in an error; waits for the end of its backoff
-	parked     // rejected; waits for an event that can help
-	gated      // must not be tried yet
-	joined     // waits at the place of its group
-	incomplete // for groups: the PodGroup does not exist
-	deciding   // popped
-	binding    // has a node; the API server has not answered yet
+	errorBackoff // its last attempt ended in an error; waits for the end of its backoff
+	parked       // rejected; waits for an event that can help
+	gated        // must not be tried yet
+	joined       // waits at the place of its group
+	incomplete   // for groups: the PodGroup does not exist
+	deciding     // popped
+	binding      // has a node; the API server has not answered yet
 	gone
 	places
 )
@@ -31,16 +31,16 @@ func (p place) String() string { return placeNames[p] }
 
 // next lists the legal moves of a pod from each place. Any other move is a bug.
 var next = [places][]place{
-	arriving:   {active, gated, joined},
-	active:     {deciding, gated, gone},
-	backingOff: {active, gone},
-	erring:     {active, gone},
-	parked:     {active, backingOff, erring, gated, gone},
-	gated:      {active, backingOff, erring, gated, joined, gone},
-	joined:     {gated, deciding, gone},
+	arriving:     {active, gated, joined},
+	active:       {deciding, gated, gone},
+	backingOff:   {active, gone},
+	errorBackoff: {active, gone},
+	parked:       {active, backingOff, errorBackoff, gated, gone},
+	gated:        {active, backingOff, errorBackoff, gated, joined, gone},
+	joined:       {gated, deciding, gone},
 	// active if its turn is unfinished
-	deciding: {active, parked, erring, gated, joined, binding, gone},
-	binding:  {parked, erring, gated, joined, gone},
+	deciding: {active, parked, errorBackoff, gated, joined, binding, gone},
+	binding:  {parked, errorBackoff, gated, joined, gone},
 }
 
 // move moves a pod to another place. why is kube-scheduler's name of the event that
@@ -118,7 +118,7 @@ func (q *Queue) heapOf(e *entry, p place) *heap[*entry] {
 		return &q.active
 	case backingOff:
 		return &q.backoff
-	case erring:
+	case errorBackoff:
 		return &q.errored
 	case parked, gated:
 		return &q.idle
@@ -132,7 +132,7 @@ func (p place) line() string {
 	switch p {
 	case active:
 		return "active"
-	case backingOff, erring:
+	case backingOff, errorBackoff:
 		return "backoff"
 	case parked, gated:
 		return "unschedulable"

@@ -240,7 +240,7 @@ func (q *Queue) preempted(now time.Time, result *model.PreemptionResult) {
 		// forbidden, for example, that would never end.
 		e.since, e.errors = now, min(p.failed-1, e.attempts)
 		e.until = q.backoffEnd(e)
-		q.admit(now, e, erring, attemptFailed)
+		q.admit(now, e, errorBackoff, attemptFailed)
 	case retry:
 		q.Activate(now, []model.PodKey{e.pod.Key()})
 	}

@@ -449,7 +449,7 @@ func (q *Queue) Activate(now time.Time, keys []model.PodKey) {
 		case e == nil:
 		case e.place == parked || e.place == gated:
 			q.admit(now, e, active, forced)
-		case e.place == backingOff || e.place == erring: // they have passed PreEnqueue
+		case e.place == backingOff || e.place == errorBackoff:
 			q.move(e, active, forced)
 		case e.place == joined && e.group.head.backsOff():
 			e.group.head.until = time.Time{}
@@ -508,7 +508,7 @@ func (q *Queue) arrive(now time.Time, pod *model.Pod) {
 // pod is woken if the change may help it.
 func (q *Queue) update(now time.Time, e *entry, pod *model.Pod) {
 	switch e.place {
-	case active, backingOff, erring:
+	case active, backingOff, errorBackoff:
 		e.pod = pod
 		q.heapOf(e, e.place).fix(e)
 	case gated:
@@ -551,7 +551,7 @@ func (q *Queue) fail(now time.Time, pod *model.Pod) {
 	if q.isGrouped(pod) && e.errors > 1 {
 		q.backOffBinding(now, e)
 	}
-	q.admit(now, e, erring, attemptFailed)
+	q.admit(now, e, errorBackoff, attemptFailed)
 }
 
 // admit moves a pod to a place from which it can be popped, unless a PreEnqueue plugin

@@ -138,10 +138,10 @@ func TestNothingHelpsAgain(t *testing.T) {
 	step("of lower priority", x.pod(priority(1)), 1)
 	step("that must not preempt", never(), 1)
 	step("that must not preempt either", never(), 0)
-	result.Passing = true
+	result.Transient = true
 	step("what holds in this turn alone", x.pod(priority(1)), 1)
 	step("is not kept", x.pod(priority(1)), 1)
-	result.Passing, err = false, errBroken
+	result.Transient, err = false, errBroken
 	step("a failure", x.pod(priority(1)), 1)
 	step("is not kept", x.pod(priority(1)), 1)
 	err, result.Evictions, result.Nomination = nil, []plan.Eviction{{}}, plan.Set

@@ -18,8 +18,8 @@ import (
 // rejected the pod.
 //
 // The pod is rejected in this turn in any case; an error is part of the rejection's text.
-// passing means that the result is valid in this turn only.
-func (e *Engine) postFilter(of *cycle, d *plan.Decision, counts *objectionCounts) (passing bool) {
+// transient means that the result is valid in this turn only.
+func (e *Engine) postFilter(of *cycle, d *plan.Decision, counts *objectionCounts) (transient bool) {
 	if d.Group != nil { // a change that helps a member alone need not help its group
 		return false
 	}
@@ -48,7 +48,7 @@ func (e *Engine) postFilter(of *cycle, d *plan.Decision, counts *objectionCounts
 			d.PostFilter, d.PostFilterErr = err.Error(), err
 			return true
 		}
-		passing = passing || result.Passing
+		transient = transient || result.Transient
 		d.Writes = append(d.Writes, result.Writes...)
 		if result.Nomination != plan.Keep {
 			last = result
@@ -71,7 +71,7 @@ func (e *Engine) postFilter(of *cycle, d *plan.Decision, counts *objectionCounts
 	for _, pod := range last.Outranked {
 		d.Nominations = append(d.Nominations, plan.Nomination{Pod: pod, Mode: plan.Clear})
 	}
-	return passing
+	return transient
 }
 
 // endNomination ends the nomination of a pod that leaves space to a group, as for a pod
@@ -148,12 +148,12 @@ func (e *Engine) postFilterAgain(c *cycle, d *plan.Decision, r *rejected) {
 		return
 	}
 	// a plugin that failed has no result
-	passing := e.postFilter(c, d, &r.objectionCounts)
+	transient := e.postFilter(c, d, &r.objectionCounts)
 	if e.unfinished {
 		*had = nothingHelps{}
 		return
 	}
-	nothing := len(d.Evictions) == 0 && len(d.Writes) == 0 && len(d.Nominations) == 0 && !passing
+	nothing := len(d.Evictions) == 0 && len(d.Writes) == 0 && len(d.Nominations) == 0 && !transient
 	if same && (!nothing || d.PostFilter != had.text) {
 		e.doubts = append(e.doubts, fmt.Sprintf("what PostFilter plugins say about pod %s was remembered as %q; now it is %q", c.pod, had.text, d.PostFilter))
 	}

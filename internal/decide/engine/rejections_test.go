@@ -77,7 +77,7 @@ func TestRejectionsHaveTheirOwnColumns(t *testing.T) {
 		if n := len(c.Potential()); n != 4 || x.Counters().Visited != before {
 			t.Errorf("%d nodes are potential, %d were visited", n, x.Counters().Visited-before)
 		}
-		return plugin.PostFilterResult{Passing: true}, nil
+		return plugin.PostFilterResult{Transient: true}, nil
 	}}).PostFilter}
 	plugintest.Set(x.s, digit(0, 1), digit(1, 2), digit(2, 3), digit(3, 4))
 	for step, want := range []string{"1 F1, 1 F2, 1 F3, 1 F4", "1 F2, 1 F3, 1 F4, 1 F5", "1 F2, 1 F3, 1 F4, 1 F6", "1 F2, 1 F3, 1 F4, 1 F7"} {

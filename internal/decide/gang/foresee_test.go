@@ -35,7 +35,7 @@ func (a *attempt) displaced(t *testing.T) (short string, candidates int) {
 	}
 	b := a.again()
 	short, err := b.try()
-	b.takeBack()
+	b.revert()
 	for i := range units {
 		a.state.Return(units[i].pods...)
 	}

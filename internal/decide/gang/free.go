@@ -42,6 +42,6 @@ func (a *attempt) notesOf(p *plugin.GroupFreeing) []plugin.GroupNote {
 		})
 	}
 	_, _ = b.tryOn(a.within) // the result is the same as before
-	b.takeBack()
+	b.revert()
 	return notes
 }

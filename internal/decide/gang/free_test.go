@@ -157,7 +157,7 @@ func TestErrorsLeaveNothingBehind(t *testing.T) {
 	}{
 		{"after a member was placed", 4, func(pods map[string]bool) bool { return pods["m0"] }, member + filter},
 		{"while nobody of lower priority is there", 3, func(pods map[string]bool) bool { return len(pods) == 0 }, post + member + filter},
-		{"when the members have a seat", 3, func(pods map[string]bool) bool { return pods["m0"] && pods["m1"] && len(pods) == 2 }, post + filter},
+		{"when the members have nodes", 3, func(pods map[string]bool) bool { return pods["m0"] && pods["m1"] && len(pods) == 2 }, post + filter},
 		{"when one is back", 3, func(pods map[string]bool) bool { return pods["low-0"] && !pods["low-1"] }, post + filter},
 	} {
 		c := newCrowd(t, 1, build.Node("n", build.Allocatable(fmt.Sprintf("cpu=%d pods=110", row.cpu))))

@@ -180,10 +180,10 @@ func (a *attempt) place() {
 	short, err := a.try()
 	switch {
 	case err != nil:
-		a.takeBack()
+		a.revert()
 		a.fail(err)
 	case short != "":
-		a.takeBack()
+		a.revert()
 		placed, err := a.retry()
 		switch {
 		case err != nil:
@@ -278,8 +278,8 @@ func (a *attempt) quorum() string {
 	return "minCount (" + strconv.Itoa(a.need) + ") cannot be satisfied: " + strconv.Itoa(a.scheduled) + " scheduled, " + strconv.Itoa(a.remaining) + " remaining"
 }
 
-// takeBack unassumes the assumed members, last first. Their decisions stay.
-func (a *attempt) takeBack() {
+// revert unassumes the assumed members, last first. Their decisions stay.
+func (a *attempt) revert() {
 	if !a.assumed {
 		return
 	}

@@ -107,7 +107,7 @@ func (a *attempt) preempt(p *plugin.GroupPreemption, short string) (room, error)
 	if err == nil && short == "" {
 		r, err = w.reprieve(p.Rules, candidates)
 	}
-	w.takeBack()
+	w.revert()
 	for i := range candidates {
 		if u := &candidates[i]; !u.back {
 			a.state.Return(u.pods...)
@@ -131,7 +131,7 @@ func (a *attempt) fitsWithoutKept() bool {
 	b := a.again()
 	b.observer = nil
 	short, err := b.try()
-	b.takeBack()
+	b.revert()
 	return err == nil && short == ""
 }
 
@@ -180,15 +180,15 @@ func (a *attempt) again() attempt {
 // assumed while these pods return to their nodes.
 type whatIf struct {
 	attempt
-	// seats are the placed members, in order; bySlot are the same by node.
-	seats  []seat
-	bySlot map[int32][]seat
+	// placed are the placed members, in order; bySlot are the same by node.
+	placed []placedMember
+	bySlot map[int32][]placedMember
 	use    state.Use
 }
 
-// seat is a member on its node.
-type seat struct {
-	*engine.Seat
+// placedMember is a member on its node.
+type placedMember struct {
+	*engine.MemberFilter
 	member int
 	pod    *model.Pod
 	slot   int32
@@ -202,7 +202,7 @@ func (w *whatIf) reprieve(rules plugin.PreemptionRules, candidates []unit) (room
 	slices.SortFunc(candidates, byImportance(rules))
 	r := room{waits: true, nodes: map[int]string{}, GroupPreemption: plan.GroupPreemption{Status: plan.StatusSuccess}}
 	violating := violations(w.state.View(), rules.Budgets, candidates)
-	if err := w.sit(); err != nil {
+	if err := w.collect(); err != nil {
 		return room{}, err
 	}
 	for _, violates := range []bool{true, false} {
@@ -234,8 +234,8 @@ func (w *whatIf) reprieve(rules plugin.PreemptionRules, candidates []unit) (room
 			r.Disruptions++
 		}
 	}
-	for i := range w.seats {
-		s := &w.seats[i]
+	for i := range w.placed {
+		s := &w.placed[i]
 		r.nodes[s.member] = w.Members[s.member].Placement.NodeName
 	}
 	r.Victims = len(r.victims)
@@ -243,9 +243,9 @@ func (w *whatIf) reprieve(rules plugin.PreemptionRules, candidates []unit) (room
 	return r, nil
 }
 
-// sit collects the seats of the members.
-func (w *whatIf) sit() error {
-	w.bySlot = map[int32][]seat{}
+// collect collects the placed members, with a filter for each.
+func (w *whatIf) collect() error {
+	w.bySlot = map[int32][]placedMember{}
 	for _, i := range w.tried {
 		m := &w.Members[i]
 		if m.Outcome != plan.Placed {
@@ -253,12 +253,12 @@ func (w *whatIf) sit() error {
 		}
 		pod := m.Pod
 		slot, _ := w.state.Slot(m.Placement.NodeName)
-		found, err := w.engine.SeatOf(w.state.View(), pod)
+		found, err := w.engine.MemberFilterOf(w.state.View(), pod)
 		if err != nil {
 			return err
 		}
-		s := seat{found, i, pod, slot}
-		w.seats, w.bySlot[slot] = append(w.seats, s), append(w.bySlot[slot], s)
+		s := placedMember{found, i, pod, slot}
+		w.placed, w.bySlot[slot] = append(w.placed, s), append(w.bySlot[slot], s)
 	}
 	return nil
 }
@@ -268,23 +268,23 @@ func (w *whatIf) sit() error {
 // other members count these pods, or these pods repel other members.
 func (w *whatIf) fitBeside(u *unit) (bool, error) {
 	if w.concernsAll(u) {
-		return w.passInTurn(w.seats)
+		return w.passInTurn(w.placed)
 	}
 	var last int32 = -1
 	for _, pod := range u.pods {
 		slot, ok := w.state.Slot(pod.NodeName)
-		seats := w.bySlot[slot]
-		if !ok || len(seats) == 0 || slot == last {
+		members := w.bySlot[slot]
+		if !ok || len(members) == 0 || slot == last {
 			continue
 		}
 		last = slot
-		if slices.ContainsFunc(seats, func(s seat) bool { return s.IsNear() }) {
-			if fits, err := w.passInTurn(seats); err != nil || !fits {
+		if slices.ContainsFunc(members, func(s placedMember) bool { return s.IsNear() }) {
+			if fits, err := w.passInTurn(members); err != nil || !fits {
 				return false, err
 			}
 			continue
 		}
-		if !w.fitByUse(slot, seats) {
+		if !w.fitByUse(slot, members) {
 			return false, nil
 		}
 	}
@@ -299,8 +299,8 @@ func (w *whatIf) concernsAll(u *unit) bool {
 		repelling = nil
 	}
 	volumes := slices.ContainsFunc(u.pods, func(pod *model.Pod) bool { return pod.Volumes != nil })
-	for i := range w.seats {
-		s := &w.seats[i]
+	for i := range w.placed {
+		s := &w.placed[i]
 		if s.IsMoved() || volumes && s.pod.Volumes != nil || slices.ContainsFunc(repelling, func(pod *model.Pod) bool { return v.Repels(pod, s.pod) }) {
 			return true
 		}
@@ -310,28 +310,28 @@ func (w *whatIf) concernsAll(u *unit) bool {
 
 // fitByUse adds up the resource usage of the pods on a node, which is all that filters
 // read. The members are added in turn, as when they were placed.
-func (w *whatIf) fitByUse(slot int32, seats []seat) bool {
+func (w *whatIf) fitByUse(slot int32, members []placedMember) bool {
 	w.use.Reset(w.state.View().Node(slot))
-	for i := range seats {
-		w.use.Add(seats[i].pod, -1)
+	for i := range members {
+		w.use.Add(members[i].pod, -1)
 	}
-	for i := range seats {
-		if !seats[i].FitsWith(slot, &w.use) {
+	for i := range members {
+		if !members[i].FitsWith(slot, &w.use) {
 			return false
 		}
-		w.use.Add(seats[i].pod, +1)
+		w.use.Add(members[i].pod, +1)
 	}
 	return true
 }
 
 // passInTurn runs all filters for members, each on its node together with the members
 // before it, as when they were placed. Afterwards all are on their nodes.
-func (w *whatIf) passInTurn(seats []seat) (fits bool, err error) {
-	for _, s := range slices.Backward(seats) {
+func (w *whatIf) passInTurn(members []placedMember) (fits bool, err error) {
+	for _, s := range slices.Backward(members) {
 		w.state.Unassume(w.Members[s.member].Placement)
 	}
 	fits = true
-	for _, s := range seats {
+	for _, s := range members {
 		if fits && err == nil {
 			fits, err = w.engine.Passes(w.state.View(), s.pod, s.slot)
 		}
@@ -343,8 +343,8 @@ func (w *whatIf) passInTurn(seats []seat) (fits bool, err error) {
 
 // renew records the present counts as counts with which the members pass.
 func (w *whatIf) renew() {
-	for i := range w.seats {
-		w.seats[i].Renew()
+	for i := range w.placed {
+		w.placed[i].Renew()
 	}
 }
 

@@ -301,7 +301,7 @@ func (a *attempt) plainly(t *testing.T) (victims []string) {
 	if err == nil && short == "" {
 		slices.SortFunc(candidates, byImportance(plugin.PreemptionRules{}))
 		violating := violations(w.state.View(), model.BudgetRules{}, candidates)
-		err = w.sit()
+		err = w.collect()
 		for _, violates := range []bool{true, false} {
 			for i := range candidates {
 				u := &candidates[i]
@@ -309,7 +309,7 @@ func (a *attempt) plainly(t *testing.T) (victims []string) {
 					continue
 				}
 				w.state.Return(u.pods...)
-				fits, failed := w.passInTurn(w.seats)
+				fits, failed := w.passInTurn(w.placed)
 				if failed != nil {
 					err = failed
 				}
@@ -326,7 +326,7 @@ func (a *attempt) plainly(t *testing.T) (victims []string) {
 			}
 		}
 	}
-	w.takeBack()
+	w.revert()
 	for i := range candidates {
 		if u := &candidates[i]; !u.back {
 			a.state.Return(u.pods...)

@@ -241,7 +241,7 @@ func (a *attempt) trialOn(i int, placement *plugin.DomainPlacement, only bool) (
 	if i == 0 && short != "" || short == "" && a.keeps(p) {
 		t.members = slices.Clone(a.Members)
 	}
-	a.takeBack()
+	a.revert()
 	if p != nil {
 		p.trials[key] = t
 		p.kept += len(t.members)

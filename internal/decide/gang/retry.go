@@ -72,7 +72,7 @@ func (a *attempt) retry() (placed bool, err error) {
 			a.take(&b)
 			return true, nil
 		}
-		b.takeBack()
+		b.revert()
 		if errors.Is(err, plugin.ErrUnfinished) {
 			return false, err
 		}
@@ -132,11 +132,11 @@ func (a *attempt) kinds() (kinds []kind, ok bool) {
 		k := &kinds[at]
 		pod := a.Members[k.members[0]].Pod
 		k.size = share(&pod.Asks, all)
-		seat, err := a.engine.SeatOf(a.state.View(), pod)
+		filter, err := a.engine.MemberFilterOf(a.state.View(), pod)
 		if err != nil {
 			return nil, false
 		}
-		k.counts = seat.Counts()
+		k.counts = filter.Counts()
 		if counts = counts || k.counts; !counts && len(kinds) == 1 && (a.tree == nil || a.isRigid(a.tree)) {
 			return nil, false
 		}
@@ -147,7 +147,7 @@ func (a *attempt) kinds() (kinds []kind, ok bool) {
 		b.begin()
 		b.fill()
 		k.feasible = b.Members[k.members[0]].Feasible
-		if b.takeBack(); k.counts {
+		if b.revert(); k.counts {
 			b.placed = len(k.members)
 		}
 		possible += b.placed

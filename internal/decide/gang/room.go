@@ -58,13 +58,13 @@ func Room(s *state.State, e *engine.Engine, of *plan.Attempt) (places []plan.Nom
 	if anywhere {
 		// space is free already, but the order of the group's pass does not find it
 		if w.fill(); w.placed >= max(1, w.need) {
-			w.takeBack()
+			w.revert()
 			return nil, 0
 		}
 	}
 	s.Displace(gone...)
 	defer func() {
-		w.takeBack()
+		w.revert()
 		s.Return(gone...)
 	}()
 	if anywhere {
@@ -73,7 +73,7 @@ func Room(s *state.State, e *engine.Engine, of *plan.Attempt) (places []plan.Nom
 	if anywhere && w.placed >= max(1, w.need) {
 		return w.places(), len(gone)
 	}
-	w.takeBack()
+	w.revert()
 	if short, err := w.try(); err == nil && short == "" {
 		return w.places(), len(gone)
 	}

@@ -127,14 +127,14 @@ func (n *node) forget() {
 	}
 }
 
-// takeBack unassumes the assumed members of a group and of all groups below it, last
+// revert unassumes the assumed members of a group and of all groups below it, last
 // first.
-func (n *node) takeBack() {
+func (n *node) revert() {
 	if n.leaf != nil {
-		n.leaf.takeBack()
+		n.leaf.revert()
 	}
 	for _, below := range slices.Backward(n.turns) {
-		below.takeBack()
+		below.revert()
 	}
 }
 
@@ -175,7 +175,7 @@ func (a *attempt) tryTree() (short string, err error) {
 		a.root.short = short
 	}
 	if err != nil || short != "" {
-		a.root.takeBack()
+		a.root.revert()
 		a.assumed = false
 		return short, err
 	}
@@ -242,7 +242,7 @@ func (a *attempt) tryNode(n *node, within *state.Restriction) (short string, err
 		n.leaf.within = within
 		n.short, err = n.leaf.try()
 		if n.tried = true; n.short != "" || err != nil {
-			n.leaf.takeBack()
+			n.leaf.revert()
 		}
 		return n.short, err
 	}
@@ -293,7 +293,7 @@ func (a *attempt) tryPlacements(n *node, placements []plugin.DomainPlacement) (s
 		case i == 0:
 			first, firstShort = a.keep(n), short
 		}
-		n.takeBack()
+		n.revert()
 	}
 	if len(feasible) == 0 {
 		a.restore(n, first)
@@ -335,7 +335,7 @@ func (a *attempt) tryBelow(n *node, nodes *state.Restriction) (short string, err
 		}
 	}
 	if done < need {
-		n.takeBack()
+		n.revert()
 		return "minCount (" + strconv.Itoa(need) + ") cannot be satisfied: " + strconv.Itoa(done) + " scheduled, " + strconv.Itoa(left) + " remaining", nil
 	}
 	return "", nil

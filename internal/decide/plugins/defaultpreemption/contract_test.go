@@ -100,7 +100,7 @@ func TestPostFilter(t *testing.T) {
 				Done: true, Message: "preemption: found a potential placement for pod on node n1, preempting 2 victims", Nomination: plan.Set, NodeName: "n1",
 			}, victims: []string{"a", "leaving"}, outranked: []string{"outranked"}},
 		{name: "an extender leaves none", pod: preemptor, placed: []*v1.Pod{weak},
-			want: plugin.PostFilterResult{Message: "preemption: no candidate node for preemption", Passing: true}},
+			want: plugin.PostFilterResult{Message: "preemption: no candidate node for preemption", Transient: true}},
 		{name: "an error", pod: preemptor, placed: []*v1.Pod{weak}, cycle: cycle{err: broken}, err: "preemption: broken"},
 	} {
 		c := row.cycle

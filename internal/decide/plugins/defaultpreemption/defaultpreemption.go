@@ -89,7 +89,7 @@ func (p *Plugin) PostFilter(c plugin.Cycle, pod *model.Pod) (plugin.PostFilterRe
 	case found.Ineligible != "":
 		return plugin.PostFilterResult{Message: prefix + found.Ineligible}, nil
 	case found.Candidate == nil && found.Rejection == nil:
-		return plugin.PostFilterResult{Message: prefix + "no candidate node for preemption", Passing: true}, nil
+		return plugin.PostFilterResult{Message: prefix + "no candidate node for preemption", Transient: true}, nil
 	case found.Candidate == nil:
 		return plugin.PostFilterResult{Message: prefix + found.Rejection.Text(c.View().Nodes()), Nomination: plan.Clear}, nil
 	}

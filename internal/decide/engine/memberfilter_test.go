@@ -14,11 +14,11 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// TestSeatsTellWhetherPodsPass places a pod in random small clusters while others are off
-// their nodes, and returns these one after another. The pod's seat must agree with a new
-// run of the filters: that nothing has changed for the pod, or that it passes with the
-// resource usage on its node.
-func TestSeatsTellWhetherPodsPass(t *testing.T) {
+// TestMemberFiltersTellWhetherPodsPass places a pod in random small clusters while others
+// are off their nodes, and returns these one after another. The pod's filter must agree
+// with a new run of the filters: that nothing has changed for the pod, or that it passes
+// with the resource usage on its node.
+func TestMemberFiltersTellWhetherPodsPass(t *testing.T) {
 	seen := map[string]int{}
 	for seed := range uint64(10 * *seeds) {
 		r := rand.New(rand.NewPCG(seed, 6))
@@ -66,23 +66,23 @@ func TestSeatsTellWhetherPodsPass(t *testing.T) {
 		}
 		slot, _ := b.state.Slot(d.Placement.NodeName)
 		assume(b.state, d)
-		seat, err := b.engine.SeatOf(v, pod)
+		filter, err := b.engine.MemberFilterOf(v, pod)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if seat.IsMoved() {
+		if filter.IsMoved() {
 			t.Errorf("seed %d: moved from the beginning", seed)
 		}
-		if counts := pod.Object.Spec.Affinity != nil || pod.Object.Spec.TopologySpreadConstraints != nil; seat.Counts() != counts || seat.IsNear() != (pod.Object.Spec.Containers[0].Ports != nil) {
-			t.Errorf("seed %d: it counts pods: %t, and reads more of them on the node: %t", seed, seat.Counts(), seat.IsNear())
+		if counts := pod.Object.Spec.Affinity != nil || pod.Object.Spec.TopologySpreadConstraints != nil; filter.Counts() != counts || filter.IsNear() != (pod.Object.Spec.Containers[0].Ports != nil) {
+			t.Errorf("seed %d: it counts pods: %t, and reads more of them on the node: %t", seed, filter.Counts(), filter.IsNear())
 		}
 		var use state.Use
 		for _, other := range others {
 			b.state.Return(other)
-			moved, here := seat.IsMoved(), other.NodeName == d.Placement.NodeName
+			moved, here := filter.IsMoved(), other.NodeName == d.Placement.NodeName
 			use.Reset(v.Node(slot))
 			use.Add(pod, -1)
-			fits := seat.FitsWith(slot, &use)
+			fits := filter.FitsWith(slot, &use)
 			b.state.Unassume(d.Placement)
 			passes, err := b.engine.Passes(v, pod, slot)
 			if err != nil {
@@ -97,7 +97,7 @@ func TestSeatsTellWhetherPodsPass(t *testing.T) {
 				what = "counted"
 			case !here && !passes:
 				t.Errorf("seed %d: it does not pass beside %s on another node", seed, other)
-			case here && !seat.IsNear():
+			case here && !filter.IsNear():
 				if what = fmt.Sprint("beside it, and it fits: ", passes); fits != passes {
 					t.Errorf("seed %d: it fits beside %s: %t, and passes: %t", seed, other, fits, passes)
 				}
@@ -106,8 +106,8 @@ func TestSeatsTellWhetherPodsPass(t *testing.T) {
 				b.state.Displace(other)
 				defer b.state.Return(other)
 			}
-			seat.Renew()
-			if seat.IsMoved() {
+			filter.Renew()
+			if filter.IsMoved() {
 				t.Errorf("seed %d: moved when it was renewed", seed)
 			}
 		}
@@ -159,12 +159,12 @@ func TestPasses(t *testing.T) {
 	if got, err := b.engine.Passes(b.state.View(), pod, 0); err == nil || err.Error() != want || got {
 		t.Errorf("%t, %v", got, err)
 	}
-	if _, err := b.engine.SeatOf(b.state.View(), pod); err == nil || err.Error() != want {
-		t.Errorf("a seat: %v", err)
+	if _, err := b.engine.MemberFilterOf(b.state.View(), pod); err == nil || err.Error() != want {
+		t.Errorf("a filter: %v", err)
 	}
 	rejected := b.compiled(build.Pod(build.Claims("none")))
-	seat, err := b.engine.SeatOf(b.state.View(), rejected)
-	if err != nil || !seat.IsMoved() || !seat.Counts() || !seat.IsNear() {
-		t.Errorf("a pod that PreFilter rejects: %+v, %v; nothing is known of it", seat, err)
+	filter, err := b.engine.MemberFilterOf(b.state.View(), rejected)
+	if err != nil || !filter.IsMoved() || !filter.Counts() || !filter.IsNear() {
+		t.Errorf("a pod that PreFilter rejects: %+v, %v; nothing is known of it", filter, err)
 	}
 }

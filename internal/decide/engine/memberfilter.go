@@ -10,16 +10,16 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// Seat caches the filter input of one pod on its node. Only the parts that depend on
-// other pods are refreshed when these return to their nodes. It is valid until nodes or
-// objects change.
-type Seat struct {
+// MemberFilter caches the filter input of one pod on its node. Only the parts that depend
+// on other pods are refreshed when these return to their nodes. It is valid until nodes
+// or objects change.
+type MemberFilter struct {
 	engine  *Engine
 	view    state.View
 	pod     *model.Pod
 	profile *profile
 	// usage are the filters that read the node's resource usage, with their positions.
-	usage []seatFilter
+	usage []usageFilter
 	// counting are the filters that count pods around the node, and versions the versions
 	// of their counts. unknown means that PreFilter rejects the pod while it is assumed.
 	counting []plugin.Counting
@@ -30,22 +30,22 @@ type Seat struct {
 	near bool
 }
 
-type seatFilter struct {
+type usageFilter struct {
 	plugin.NodeVerdicts
 	at int
 }
 
-// SeatOf returns the seat of a pod in the view of the state. Other pods of the turn have
-// been assumed there, and the pod passes on some node.
-func (e *Engine) SeatOf(v state.View, pod *model.Pod) (*Seat, error) {
+// MemberFilterOf returns the filter of a pod in the view of the state. Other pods of the
+// turn have been assumed there, and the pod passes on some node.
+func (e *Engine) MemberFilterOf(v state.View, pod *model.Pod) (*MemberFilter, error) {
 	c, err := e.cycleOf(v, pod)
 	if err != nil {
 		return nil, err
 	}
 	if c == nil { // the pod itself is assumed, too, and its PreFilter may object to that
-		return &Seat{engine: e, view: v, pod: pod, unknown: true, near: true}, nil
+		return &MemberFilter{engine: e, view: v, pod: pod, unknown: true, near: true}, nil
 	}
-	s := &Seat{engine: e, view: v, pod: pod, profile: c.profile}
+	s := &MemberFilter{engine: e, view: v, pod: pod, profile: c.profile}
 	for i, f := range c.profile.readers {
 		if c.profile.counts[i] != nil {
 			if counting := c.counting[i]; counting != nil {
@@ -62,7 +62,7 @@ func (e *Engine) SeatOf(v state.View, pod *model.Pod) (*Seat, error) {
 		}
 		s.near = s.near || reads&(model.Ports|model.Volumes) != 0
 		if reads&model.Usage != 0 {
-			s.usage = append(s.usage, seatFilter{c.here.verdicts[i].NodeVerdicts, i})
+			s.usage = append(s.usage, usageFilter{c.here.verdicts[i].NodeVerdicts, i})
 		}
 	}
 	s.Renew()
@@ -70,18 +70,18 @@ func (e *Engine) SeatOf(v state.View, pod *model.Pod) (*Seat, error) {
 }
 
 // Renew records the present counts as counts with which the pod passes.
-func (s *Seat) Renew() { s.versions = s.count(s.versions[:0]) }
+func (s *MemberFilter) Renew() { s.versions = s.count(s.versions[:0]) }
 
-func (s *Seat) count(to []uint64) []uint64 {
+func (s *MemberFilter) count(to []uint64) []uint64 {
 	for _, c := range s.counting {
 		to = c.AppendVersions(to)
 	}
 	return to
 }
 
-// IsMoved reports whether counts of pods may have changed since the seat was made or
+// IsMoved reports whether counts of pods may have changed since the filter was made or
 // renewed. Then the filters must run again, by Passes.
-func (s *Seat) IsMoved() bool {
+func (s *MemberFilter) IsMoved() bool {
 	if len(s.counting) == 0 {
 		return s.unknown
 	}
@@ -92,15 +92,15 @@ func (s *Seat) IsMoved() bool {
 
 // Counts reports whether filters count pods around the node. Then other pods may keep the
 // pod away, or be required by it.
-func (s *Seat) Counts() bool { return s.unknown || len(s.counting) > 0 }
+func (s *MemberFilter) Counts() bool { return s.unknown || len(s.counting) > 0 }
 
 // IsNear reports whether filters read more of the pods on the node than resource usage.
 // After a change of these pods the filters must run again, by Passes.
-func (s *Seat) IsNear() bool { return s.near }
+func (s *MemberFilter) IsNear() bool { return s.near }
 
 // FitsWith reports whether the pod passes on a node on which only the resource usage, now
 // use, and the nominated pods have changed.
-func (s *Seat) FitsWith(slot int32, use *state.Use) bool {
+func (s *MemberFilter) FitsWith(slot int32, use *state.Use) bool {
 	if before := s.view.NominatedBefore(s.pod, slot); len(before) > 0 {
 		beside := &s.engine.scratch.use
 		beside.Copy(use)
@@ -114,7 +114,7 @@ func (s *Seat) FitsWith(slot int32, use *state.Use) bool {
 	return s.passes(slot, use)
 }
 
-func (s *Seat) passes(slot int32, use *state.Use) bool {
+func (s *MemberFilter) passes(slot int32, use *state.Use) bool {
 	node := s.view.NodeWith(slot, use)
 	for _, f := range s.usage {
 		s.engine.asked(s.profile.first+int32(f.at), 1)
