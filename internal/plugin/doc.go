@@ -60,15 +60,18 @@
 // An interface found by type assertion would be invisible in the contract, and a wrapper
 // would lose it without notice. A copy of a struct cannot lose a field.
 //
-// Plugins and needs have further interfaces, found by type assertion:
+// The parts of a plugin have optional functions, too:
 //
 //   - PreFilter.Skips: the pod alone shows that the plugin restricts nothing, so its
 //     PreFilter is skipped.
-//   - Preparing: long needs, such as 10,000 terms or tolerations, are indexed before the
-//     pod reaches the loop. A verdict then costs the node's size, not the need's. The
-//     index is kept with the pod (model.Pod.Prepared), and the hash of its text
-//     identifies the need. design/limits.md has the limits.
-//   - VaryingFilter, Score.Varying: for some pods, such as those with extended resources
-//     backed by devices, the need depends on the state.
+//   - Score.Varying: for some pods, such as those with extended resources backed by
+//     devices, the need depends on the state.
 //   - PreEnqueue.Group, PostFilter.Freeing, PlacementGenerate: for pod groups.
+//
+// Interfaces are still found by type assertion for filters: their kinds, VaryingFilter
+// as Score.Varying, SharedNeed, and Preparing. A need that is Preparing, such as one with
+// 10,000 terms or tolerations, is indexed before the pod reaches the loop. A verdict then
+// costs the node's size, not the need's. The index is kept with the pod
+// (model.Pod.Prepared), and the hash of its text identifies the need. design/limits.md
+// has the limits.
 package plugin
