@@ -32,7 +32,7 @@ func (t *trial) deviceEdits() []knob {
 		if !ok || claim.Status.Allocation != nil {
 			continue
 		}
-		c := &claimEdits{trial: t, claim: claim, object: "ResourceClaim " + t.Pod.Namespace + "/" + claim.Name, seen: map[string]bool{}}
+		c := &claimEdits{trial: t, claim: claim, object: "ResourceClaim " + t.Pod.Namespace + "/" + claim.Name, seen: map[string]bool{}, kinds: map[Kind]int{}}
 		if use.ResourceClaimTemplateName != nil {
 			c.object = "ResourceClaimTemplate " + t.Pod.Namespace + "/" + *use.ResourceClaimTemplateName
 		}
@@ -54,6 +54,7 @@ type claimEdits struct {
 	object string
 	knobs  []knob
 	seen   map[string]bool // the texts of the changes
+	kinds  map[Kind]int    // their numbers
 }
 
 // change returns a change of the claim.
@@ -64,12 +65,19 @@ func (c *claimEdits) change(kind Kind, size int, edit func(*resourcev1.DeviceCla
 }
 
 // add adds a change with one setting, once. Of changes in a group, only the smallest that
-// helps is suggested.
-func (c *claimEdits) add(group string, change Change) {
-	if !c.seen[change.Text] {
-		c.seen[change.Text] = true
-		c.knobs = append(c.knobs, single(group, change))
+// helps is suggested. Devices may have values of their own, so changes are bounded.
+func (c *claimEdits) add(group string, kind Kind, size int, edit func(*resourcev1.DeviceClaim), format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if c.seen[text] {
+		return
 	}
+	if c.kinds[kind] == maxCandidates {
+		c.advice.CutShort = true
+		return
+	}
+	c.seen[text] = true
+	c.kinds[kind]++
+	c.knobs = append(c.knobs, single(group, c.change(kind, size, edit, "%s", text)))
 }
 
 // ofNode adds the changes with which devices of a node would pass a check.
@@ -89,14 +97,14 @@ func (c *claimEdits) ofNode(examiner *devicefit.Examiner, node *v1.Node) {
 				for k := range e.Tolerated {
 					taints = append(taints, devicefit.TaintText(&e.Tolerated[k]))
 				}
-				c.add("", c.change(DeviceTolerate, len(taints), e.Tolerate, "tolerate the device taint %s in %s", strings.Join(taints, ", "), request))
+				c.add("", DeviceTolerate, len(taints), e.Tolerate, "tolerate the device taint %s in %s", strings.Join(taints, ", "), request)
 				continue
 			}
-			from := strings.Join(e.From, " && ")
+			from := devicefit.Shown(strings.Join(e.From, " && "))
 			if e.To != nil {
-				c.add("correct "+request, c.change(DeviceSelector, len(e.From), e.Correct, "change %s to %s in %s", from, strings.Join(e.To, " && "), request))
+				c.add("correct "+request, DeviceSelector, len(e.From), e.Correct, "change %s to %s in %s", from, devicefit.Shown(strings.Join(e.To, " && ")), request)
 			}
-			c.add("drop "+request, c.change(DropDeviceSelector, len(e.From), e.Drop, "drop the selector %s from %s", from, request))
+			c.add("drop "+request, DropDeviceSelector, len(e.From), e.Drop, "drop the selector %s from %s", from, request)
 		}
 	}
 }
@@ -124,8 +132,8 @@ func (c *claimEdits) ofClaim() {
 		}
 		for _, class := range firstOf(c.trial, classes) {
 			if class.Name != exactly.DeviceClassName {
-				c.add("", c.change(DeviceClass, 1, func(d *resourcev1.DeviceClaim) { d.Requests[i].Exactly.DeviceClassName = class.Name },
-					"use device class %s instead of %s in %s", class.Name, exactly.DeviceClassName, c.requestName(i)))
+				c.add("", DeviceClass, 1, func(d *resourcev1.DeviceClaim) { d.Requests[i].Exactly.DeviceClassName = class.Name },
+					"use device class %s instead of %s in %s", class.Name, exactly.DeviceClassName, c.requestName(i))
 			}
 		}
 	}
@@ -139,8 +147,8 @@ func (c *claimEdits) ofClaim() {
 		if attribute == nil {
 			continue
 		}
-		c.add("", c.change(DropConstraint, 1, func(d *resourcev1.DeviceClaim) { d.Constraints = slices.Delete(d.Constraints, i, i+1) },
-			"drop the constraint %s %s of %s", text, *attribute, c.object))
+		c.add("", DropConstraint, 1, func(d *resourcev1.DeviceClaim) { d.Constraints = slices.Delete(d.Constraints, i, i+1) },
+			"drop the constraint %s %s of %s", text, *attribute, c.object)
 	}
 }
 

@@ -138,6 +138,7 @@ func TestChangesOfDeviceClaims(t *testing.T) {
 		{"no such attribute", selecting(attributes + `.numa == 0`), []string{"drop the selector " + attributes + ".numa == 0 from" + of}},
 		{"or", selecting("(" + attributes + `.model == "x" || device.driver == "y") && ` + attributes + `.model == "h100" || false`), []string{
 			"drop the selector (" + attributes + `.model == "x" || device.driver == "y") && ` + attributes + `.model == "h100" || false from` + of}},
+		{"a macro is not lost", selecting(attributes + `.index == "0" && ["a100"].exists(m, m == ` + attributes + `.model)`), nil},
 		{"taint", selecting(attributes + `.model == "h100"`), []string{
 			"change " + attributes + `.model == "h100" to ` + attributes + `.model == "a100" in` + of, "tolerate the device taint broken=yes:NoSchedule in" + of, "drop the selector " + attributes + `.model == "h100" from` + of}},
 		{"count", func(c *resourcev1.DeviceClaim) { c.Requests[0].Exactly.Count = 5 }, []string{"lower the count of request device of ResourceClaim default/c from 5 to 1 → n1"}},

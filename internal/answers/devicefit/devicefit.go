@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -20,7 +21,8 @@ import (
 // Examiner explains. One goroutine at a time may use it.
 type Examiner struct {
 	expressions *cel.Cache
-	compiled    map[string]bool // the expressions whose compilation was paid
+	compiled    map[string]bool   // the expressions whose compilation was paid
+	parts       map[string][]part // by expression; none if it cannot be split
 	ctx         context.Context
 	left        int64 // units of work until the next Begin
 }
@@ -35,7 +37,7 @@ const maxExpressions = 1_000
 // New returns an examiner. It accepts the expressions of all feature gates.
 func New() *Examiner {
 	features := cel.Features{EnableConsumableCapacity: true, EnableListTypeAttributes: true}
-	return &Examiner{expressions: cel.NewCache(maxExpressions, features), compiled: map[string]bool{}, ctx: context.Background(), left: maxUnits}
+	return &Examiner{expressions: cel.NewCache(maxExpressions, features), compiled: map[string]bool{}, parts: map[string][]part{}, ctx: context.Background(), left: maxUnits}
 }
 
 // Begin gives a budget of work to the next explanations. When it is used up, requests are
@@ -82,8 +84,9 @@ type Request struct {
 	refused []*device
 }
 
-// maxRefused bounds the devices that Edits looks at.
-const maxRefused = 16
+// maxRefused bounds the devices that Edits looks at. maxDescribed bounds the devices of a
+// request for which the false parts of selectors are searched.
+const maxRefused, maxDescribed = 16, 64
 
 // Loss is a number of devices that a check refuses.
 type Loss struct {
@@ -116,9 +119,19 @@ var whys = [passed]string{
 // IsMet reports whether the node has enough devices for the request alone.
 func (r *Request) IsMet() bool {
 	if r.All {
-		return len(r.Losses) == 0 || !slices.ContainsFunc(r.Losses, func(l Loss) bool { return l.by != class && l.by != selector })
+		return r.Free > 0 && r.lost() == 0
 	}
 	return int64(r.Free) >= r.Needs
+}
+
+// lost returns the number of refused devices among the matching ones.
+func (r *Request) lost() (n int) {
+	for i := range r.Losses {
+		if by := r.Losses[i].by; by != class && by != selector {
+			n += r.Losses[i].Devices
+		}
+	}
+	return n
 }
 
 // Text returns the explanation in one line.
@@ -154,17 +167,56 @@ func (r *Request) Text() string {
 // each request is met alone. A device that passes more checks counts as nearer.
 func (c *Claim) Missing() float64 {
 	var sum float64
-	for i := range c.Requests {
-		r := &c.Requests[i]
-		if r.IsMet() {
-			continue
+	for _, alternatives := range c.byRequest() {
+		least := math.MaxFloat64
+		for _, r := range alternatives {
+			least = min(least, r.missing())
 		}
-		sum += 1 - float64(r.Free)/float64(max(r.Needs, 1))
-		if r.nearest != nil {
-			sum -= 0.5 * float64(r.nearest.by) / float64(passed) / float64(max(r.Needs, 1))
-		}
+		sum += least
 	}
 	return sum
+}
+
+// missing returns the missing part of a request, above 0 and at most 1. It is 0 if the
+// request is met.
+func (r *Request) missing() float64 {
+	if r.IsMet() {
+		return 0
+	}
+	needs, has := float64(r.Needs), float64(r.Free)
+	if r.All {
+		needs = float64(max(r.Free+r.lost(), 1))
+	}
+	part := 1 - has/needs
+	if r.nearest != nil { // at most half a device
+		part -= 0.5 * float64(r.nearest.by) / float64(passed) / needs
+	}
+	return part
+}
+
+// byRequest returns the requests of the claim, each with its alternatives.
+func (c *Claim) byRequest() (all [][]*Request) {
+	last := ""
+	for i := range c.Requests {
+		r := &c.Requests[i]
+		main, _, _ := strings.Cut(r.Name, "/")
+		if len(all) == 0 || main != last {
+			all = append(all, nil)
+		}
+		last = main
+		all[len(all)-1] = append(all[len(all)-1], r)
+	}
+	return all
+}
+
+// unmet returns the requests without an alternative that is met.
+func (c *Claim) unmet() (all []*Request) {
+	for _, alternatives := range c.byRequest() {
+		if !slices.ContainsFunc(alternatives, (*Request).IsMet) {
+			all = append(all, alternatives...)
+		}
+	}
+	return all
 }
 
 // Question is about one node and a claim without an allocation.
@@ -183,7 +235,8 @@ func (x *Examiner) Examine(q *Question) Claim {
 	for i := range specs {
 		c.Requests = append(c.Requests, x.request(on, &specs[i]))
 	}
-	if !slices.ContainsFunc(c.Requests, func(r Request) bool { return !r.IsMet() }) {
+	// With alternatives, the allocator tries each combination of them.
+	if len(c.unmet()) == 0 && len(c.byRequest()) == len(c.Requests) {
 		c.Constraint = cmp.Or(together(c.Requests), constraint(q.Claim, c.Requests))
 	}
 	return c
@@ -191,10 +244,8 @@ func (x *Examiner) Examine(q *Question) Claim {
 
 // Lines returns the explanation in lines, for people.
 func (c *Claim) Lines() (lines []string) {
-	for i := range c.Requests {
-		if r := &c.Requests[i]; !r.IsMet() {
-			lines = append(lines, fmt.Sprintf("claim %s, request %s, %s", c.Name, r.Name, r.Text()))
-		}
+	for _, r := range c.unmet() {
+		lines = append(lines, fmt.Sprintf("claim %s, request %s, %s", c.Name, r.Name, r.Text()))
 	}
 	if c.Constraint != "" {
 		lines = append(lines, fmt.Sprintf("claim %s: %s", c.Name, c.Constraint))
@@ -210,7 +261,7 @@ type spec struct {
 	count       int64
 	tolerations []resourcev1.DeviceToleration
 	capacity    *resourcev1.CapacityRequirements
-	// exactly is the request to edit; nil for an alternative.
+	// exactly is the position of the request to edit; -1 for an alternative.
 	exactly int
 }
 
@@ -244,6 +295,11 @@ type device struct {
 	driver string
 }
 
+// isShared reports whether several claims may get the device.
+func (d *device) isShared() bool {
+	return d.spec.AllowMultipleAllocations != nil && *d.spec.AllowMultipleAllocations
+}
+
 func (d *device) cel() cel.Device {
 	return cel.Device{Driver: d.driver, AllowMultipleAllocations: d.spec.AllowMultipleAllocations, Attributes: d.spec.Attributes, Capacity: d.spec.Capacity}
 }
@@ -255,13 +311,14 @@ func (x *Examiner) request(on *inventory, s *spec) Request {
 		r.NoClass = true
 		return r
 	}
+	described := 0
 	for i := range on.devices {
 		if i > 0 && x.IsOver() {
 			r.Unexamined = len(on.devices) - i
 			break
 		}
 		d := on.devices[i] // a copy: its refusal is the request's
-		if d.by, d.lacks = x.check(on, s, of.Object, &d); d.by == passed {
+		if d.by, d.lacks = x.check(on, s, of.Object, &d, false); d.by == passed {
 			r.Free++
 			r.free = append(r.free, &d)
 			continue
@@ -271,10 +328,18 @@ func (x *Examiner) request(on *inventory, s *spec) Request {
 		} else {
 			r.Losses = append(r.Losses, Loss{1, whys[d.by], d.by})
 		}
+		nearer := r.nearest == nil || d.by > r.nearest.by
+		if described == maxDescribed && !nearer {
+			continue
+		}
+		if d.by == class || d.by == selector {
+			described = min(described+1, maxDescribed)
+			_, d.lacks = x.check(on, s, of.Object, &d, true)
+		}
 		if len(r.refused) < maxRefused && !slices.ContainsFunc(r.refused, func(o *device) bool { return o.lacks == d.lacks }) {
 			r.refused = append(r.refused, &d)
 		}
-		if r.nearest == nil || d.by > r.nearest.by {
+		if nearer {
 			r.nearest, r.Nearest, r.Lacks = &d, d.spec.Name, d.lacks
 		}
 	}
@@ -282,15 +347,16 @@ func (x *Examiner) request(on *inventory, s *spec) Request {
 	return r
 }
 
-// check returns the first check that refuses a device, and the shortage.
-func (x *Examiner) check(on *inventory, s *spec, of *resourcev1.DeviceClass, d *device) (check, string) {
+// check returns the first check that refuses a device, and the shortage. The shortage of a
+// selector is only complete if describe is set, because it costs more work.
+func (x *Examiner) check(on *inventory, s *spec, of *resourcev1.DeviceClass, d *device, describe bool) (check, string) {
 	if d.pool.problem != "" {
 		return published, d.pool.problem
 	}
-	if why := x.refusal(of.Spec.Selectors, d); why != "" {
+	if why := x.refusal(of.Spec.Selectors, d, describe); why != "" {
 		return class, why
 	}
-	if why := x.refusal(s.selectors, d); why != "" {
+	if why := x.refusal(s.selectors, d, describe); why != "" {
 		return selector, why
 	}
 	for i := range d.spec.Taints {
@@ -304,7 +370,7 @@ func (x *Examiner) check(on *inventory, s *spec, of *resourcev1.DeviceClass, d *
 	if s.admin {
 		return passed, ""
 	}
-	if shared := d.spec.AllowMultipleAllocations != nil && *d.spec.AllowMultipleAllocations; !shared && on.store.InUse(d.id) {
+	if !d.isShared() && on.store.InUse(d.id) {
 		return allocation, "is allocated to another claim"
 	}
 	if why := d.pool.exhausted(d); why != "" && !on.store.InUse(d.id) {

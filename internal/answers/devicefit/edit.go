@@ -57,7 +57,10 @@ func (x *Examiner) Edits(r *Request) (all []Edit) {
 					e.Tolerated = append(e.Tolerated, t)
 				}
 			}
-			all = append(all, e)
+			count := len(r.spec.tolerations) + len(e.Tolerated)
+			if count <= resourcev1.DeviceTolerationsMaxLength {
+				all = append(all, e)
+			}
 		case selector:
 			if e, ok := x.correction(r, d); ok {
 				all = append(all, e)
@@ -76,7 +79,10 @@ func (x *Examiner) correction(r *Request, d *device) (e Edit, ok bool) {
 		if s.CEL == nil {
 			return e, false
 		}
-		parts := x.partsOf(s.CEL.Expression)
+		parts, ok := x.partsOf(s.CEL.Expression)
+		if !ok {
+			return e, false
+		}
 		corrected, kept := slices.Clone(parts), parts[:0:0]
 		for j := range parts {
 			// A part that fails, such as one behind has(), is dropped too.

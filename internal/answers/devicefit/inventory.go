@@ -135,20 +135,31 @@ func (p *pool) exhausted(d *device) string {
 	return ""
 }
 
-// tooSmall returns the first capacity that is below the request, or "".
+// tooSmall returns the first capacity that is below the request, or "". A claim takes a
+// shared device's default or whole capacity of each kind that it does not request.
 func (on *inventory) tooSmall(s *spec, d *device) string {
-	if s.capacity == nil {
-		return ""
+	var requests map[resourcev1.QualifiedName]resource.Quantity
+	if s.capacity != nil {
+		requests = s.capacity.Requests
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.capacity.Requests)) {
-		needs := s.capacity.Requests[name]
-		has, ok := d.spec.Capacity[name]
-		if !ok {
+	for _, name := range slices.Sorted(maps.Keys(requests)) {
+		if _, ok := d.spec.Capacity[name]; !ok {
 			return fmt.Sprintf("has no capacity %s", name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.spec.Capacity)) {
+		has := d.spec.Capacity[name]
+		request, requested := requests[name]
+		if !requested && !d.isShared() {
+			continue
 		}
 		left := has.Value.DeepCopy()
 		if used, ok := on.store.Allocated().AggregatedCapacity[d.id][name]; ok && used != nil {
 			left.Sub(*used)
+		}
+		needs, ok := consumed(request, requested, &has)
+		if !ok {
+			return fmt.Sprintf("capacity %s: %s is more than one claim may have", name, request.String())
 		}
 		if needs.Cmp(left) > 0 {
 			return fmt.Sprintf("capacity %s: needs %s, %s of %s left", name, needs.String(), left.String(), has.Value.String())
@@ -203,7 +214,43 @@ func (d *device) share() (most float64) {
 func (p *pool) copy() *pool {
 	own := &pool{left: map[string]map[string]resource.Quantity{}}
 	for set, counters := range p.left {
-		own.left[set] = maps.Clone(counters)
+		own.left[set] = map[string]resource.Quantity{}
+		for name, left := range counters {
+			own.left[set][name] = left.DeepCopy()
+		}
 	}
 	return own
+}
+
+// consumed returns the capacity that a claim takes for a request, which the device's
+// policy may round up. ok is false if the policy allows no such amount.
+func consumed(request resource.Quantity, requested bool, of *resourcev1.DeviceCapacity) (needs resource.Quantity, ok bool) {
+	policy := of.RequestPolicy
+	switch {
+	case !requested && policy != nil && policy.Default != nil:
+		return policy.Default.DeepCopy(), true
+	case !requested:
+		return of.Value.DeepCopy(), true
+	case policy == nil:
+		return request, true
+	}
+	if r := policy.ValidRange; r != nil {
+		needs = request.DeepCopy()
+		if r.Min != nil && needs.Cmp(*r.Min) < 0 {
+			needs = r.Min.DeepCopy()
+		} else if r.Min != nil && r.Step != nil && r.Step.Value() > 0 {
+			steps := (needs.Value() - r.Min.Value() + r.Step.Value() - 1) / r.Step.Value()
+			needs = *resource.NewQuantity(r.Min.Value()+steps*r.Step.Value(), r.Step.Format)
+		}
+		return needs, r.Max == nil || needs.Cmp(*r.Max) <= 0
+	}
+	if len(policy.ValidValues) == 0 {
+		return request, true
+	}
+	for i := range policy.ValidValues { // ascending
+		if v := policy.ValidValues[i]; v.Cmp(request) >= 0 {
+			return v.DeepCopy(), true
+		}
+	}
+	return request, false
 }

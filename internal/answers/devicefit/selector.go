@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
@@ -18,15 +19,26 @@ import (
 )
 
 // refusal returns why selectors refuse a device, or "" if they do not. The first selector
-// that is false or fails counts, as for the allocator.
-func (x *Examiner) refusal(selectors []resourcev1.DeviceSelector, d *device) string {
+// that is false or fails counts, as for the allocator. Without describe, the text does not
+// name the part that is false.
+func (x *Examiner) refusal(selectors []resourcev1.DeviceSelector, d *device, describe bool) string {
 	for i := range selectors {
 		if selectors[i].CEL == nil {
 			return "a selector of a kind that this release does not know"
 		}
+		if !describe {
+			is, why := x.evaluate(selectors[i].CEL.Expression, d)
+			if why != "" {
+				return why
+			}
+			if !is {
+				return "a selector is false"
+			}
+			continue
+		}
 		part, why := x.falsePart(selectors[i].CEL.Expression, d)
 		if part != nil {
-			return part.text + " is false" + part.values(d)
+			return Shown(part.text) + " is false" + part.values(d)
 		}
 		if why != "" {
 			return why
@@ -50,7 +62,7 @@ func (x *Examiner) falsePart(expression string, d *device) (first *part, why str
 	if is || why != "" {
 		return nil, why
 	}
-	all := x.partsOf(expression)
+	all, _ := x.partsOf(expression)
 	for i := range all {
 		if is, why := x.evaluate(all[i].text, d); !is && why == "" {
 			return &all[i], ""
@@ -73,18 +85,53 @@ func (x *Examiner) evaluate(expression string, d *device) (is bool, why string) 
 	}
 	compiled := x.expressions.GetOrCompile(expression)
 	if compiled.Error != nil {
-		return false, fmt.Sprintf("%s: %s", expression, compiled.Error.Detail)
+		return false, Shown(expression) + ": " + Shown(compiled.Error.Detail)
 	}
 	is, details, err := compiled.DeviceMatches(x.ctx, d.cel())
 	x.left -= allocator.EvaluationUnits(len(expression), details)
 	if err != nil {
-		return false, fmt.Sprintf("%s fails: %v", expression, err)
+		return false, Shown(expression) + " fails: " + Shown(err.Error())
 	}
 	return is, ""
 }
 
-// partsOf splits an expression at its top-level "&&".
-func (x *Examiner) partsOf(expression string) (all []part) {
+// Shown returns a tenant's text for a terminal: in one line, without control characters,
+// and cut at maxShown.
+func Shown(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text)
+	text = strings.Join(strings.Fields(text), " ")
+	if runes := []rune(text); len(runes) > maxShown {
+		return string(runes[:maxShown-1]) + "…"
+	}
+	return text
+}
+
+// maxShown bounds the text of an expression, in characters.
+const maxShown = 200
+
+// partsOf splits an expression at its top-level "&&". ok is false if that is impossible,
+// as for macros such as exists, whose source the parser does not keep.
+func (x *Examiner) partsOf(expression string) (all []part, ok bool) {
+	if known, ok := x.parts[expression]; ok {
+		return known, len(known) > 0
+	}
+	if len(x.parts) >= maxExpressions {
+		clear(x.parts)
+	}
+	x.left -= allocator.CompilationUnits(len(expression))
+	all = x.split(expression)
+	x.parts[expression] = all
+	return all, len(all) > 0
+}
+
+// split splits an expression at its top-level "&&". It returns nothing if a part has no
+// text of its own.
+func (x *Examiner) split(expression string) (all []part) {
 	compiled := x.expressions.GetOrCompile(expression)
 	if compiled.Error != nil {
 		return nil
@@ -93,20 +140,22 @@ func (x *Examiner) partsOf(expression string) (all []part) {
 	if issues != nil {
 		return nil
 	}
-	native := parsed.NativeRep()
-	var split func(ast.Expr)
-	split = func(e ast.Expr) {
+	native, failed := parsed.NativeRep(), false
+	var add func(ast.Expr)
+	add = func(e ast.Expr) {
 		if e.Kind() == ast.CallKind && e.AsCall().FunctionName() == operators.LogicalAnd {
 			for _, arg := range e.AsCall().Args() {
-				split(arg)
+				add(arg)
 			}
 			return
 		}
-		if text, err := unparsed(e, native.SourceInfo()); err == nil {
-			all = append(all, part{text, e, native.SourceInfo()})
-		}
+		text, err := unparsed(e, native.SourceInfo())
+		failed = failed || err != nil
+		all = append(all, part{text, e, native.SourceInfo()})
 	}
-	split(native.Expr())
+	if add(native.Expr()); failed {
+		return nil
+	}
 	return all
 }
 

@@ -7,8 +7,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/internal/answers/advice"
+	"github.com/berth-scheduler/berth/internal/decide/allocator"
 	"github.com/berth-scheduler/berth/internal/decide/plugins/dynamicresources"
 	"github.com/berth-scheduler/berth/internal/model/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
 // Advise searches for changes that would help the pod of an explanation of this snapshot,
@@ -31,10 +33,12 @@ func (s *Snapshot) Advise(a *Explanation, pending int) {
 }
 
 // failsOnDevices reports whether the search for devices fails, for example because a
-// selector reads an attribute that a device does not have.
+// selector reads an attribute that a device does not have. A search that ran out of time
+// does not count: each change would repeat it.
 func (s *Snapshot) failsOnDevices(a *Explanation) bool {
 	var failed *plan.PluginError
-	return a.decision.Outcome == plan.Failed && errors.As(a.decision.Err, &failed) && failed.Plugin == dynamicresources.Name
+	return a.decision.Outcome == plan.Failed && errors.As(a.decision.Err, &failed) && failed.Plugin == dynamicresources.Name &&
+		!errors.Is(a.decision.Err, allocator.ErrTimeout) && !errors.Is(a.decision.Err, plugin.ErrUnfinished)
 }
 
 // question returns the question to package advice about the pod of an explanation.

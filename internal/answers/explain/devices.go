@@ -33,7 +33,7 @@ func (s *Snapshot) devicesLacking(pod *model.Pod, node state.Node) (lines []stri
 }
 
 // notTogether explains a rejection without another explanation.
-const notTogether = "devices are free, and not enough of them can be used together"
+const notTogether = "each claim has devices alone, and the allocator finds no way to give all of them"
 
 // eachClaim yields the existing claims of a pod, with an explanation of each claim
 // without an allocation.
@@ -66,14 +66,15 @@ func (s *Snapshot) nearestDevices(pod *model.Pod, nodes []NearNode) {
 	for i := range nodes {
 		slot, ok := s.state.Slot(nodes[i].Name)
 		if !ok {
+			missing[nodes[i].Name] = math.MaxFloat64
 			continue
 		}
 		node := s.state.View().Node(slot)
 		key := string(s.state.View().Devices().AppendKey(nil, slot))
 		sum, known := by[key]
-		if !known && s.devices.IsOver() {
+		if !known && (s.devices.IsOver() || len(by) >= maxExamined) {
 			sum = math.MaxFloat64 // nodes that were not examined come last
-		} else if !known && len(by) < maxExamined {
+		} else if !known {
 			s.eachClaim(pod, node, func(_ *model.ResourceClaim, found *devicefit.Claim) {
 				if found != nil {
 					sum += found.Missing()

@@ -146,6 +146,20 @@ func TestDevicesLacking(t *testing.T) {
 			"claim c: matchAttribute gpu.example.com/numa needs 2 devices with one value; no free device has the attribute; without it: a, b"}},
 		{"two want the same", []string{"{devices: [{name: a}]}"}, "requests: [{name: r, exactly: {deviceClassName: gpu, allocationMode: ExactCount, count: 1}}, {name: s, exactly: {deviceClassName: gpu, allocationMode: ExactCount, count: 1}}]",
 			nil, []string{"claim c: each request has devices, and not all of them together"}},
+		{"none of all", []string{four}, `requests: [{name: r, exactly: {deviceClassName: gpu, allocationMode: All, selectors: [{cel: {expression: "false"}}]}}]`, nil, []string{
+			"claim c, request r, device gpu0: false is false; needs all of class gpu; of 4 on the node 4 refused by the selector"}},
+		{"all, and one is taken", []string{four}, `requests: [{name: r, exactly: {deviceClassName: gpu, allocationMode: All}}]`, []string{"gpu1"}, []string{
+			"claim c, request r, device gpu1: is allocated to another claim; needs all of class gpu; of 4 on the node 1 allocated, 3 free"}},
+		{"a shared device is used up", []string{"{devices: [{name: a, allowMultipleAllocations: true, capacity: {memory: {value: 40Gi, requestPolicy: {default: 30Gi, validValues: [20Gi, 30Gi]}}}}]}"},
+			strings.Replace(request(""), "count: 1", "count: 2", 1), nil, []string{"claim c, request r, needs 2 of class gpu; of 1 on the node 1 free"}},
+		{"a shared device is too small", []string{"{devices: [{name: a, allowMultipleAllocations: true, capacity: {memory: {value: 40Gi, requestPolicy: {default: 20Gi, validValues: [20Gi, 30Gi]}}}}]}"},
+			request(", capacity: {requests: {memory: 35Gi}}"), nil,
+			[]string{"claim c, request r, device a: capacity memory: 35Gi is more than one claim may have; needs 1 of class gpu; of 1 on the node 1 too small"}},
+		{"neither alternative", []string{four}, "requests: [{name: r, firstAvailable: [{name: large, deviceClassName: gpu, allocationMode: ExactCount, count: 9}, {name: small, deviceClassName: net, allocationMode: ExactCount, count: 1}]}]",
+			nil, []string{"claim c, request r/large, needs 9 of class gpu; of 4 on the node 4 free",
+				`claim c, request r/small, device gpu0: device.driver == "net.example.com" is false: driver is "gpu.example.com"; needs 1 of class net; of 4 on the node 4 not of the class`}},
+		{"a macro cannot be split", []string{four}, selecting("[\"b\"].exists(m, m == \"a\") &&\n\t\"0\" == \"1\""), nil, []string{
+			`claim c, request r, device gpu0: ["b"].exists(m, m == "a") && "0" == "1" is false; needs 1 of class gpu; of 4 on the node 4 refused by the selector`}},
 		{"not of the class", []string{"{devices: [{name: a}]}"}, strings.Replace(request(""), "gpu", "net", 1), nil, []string{
 			`claim c, request r, device a: device.driver == "net.example.com" is false: driver is "gpu.example.com"; needs 1 of class net; of 1 on the node 1 not of the class`}},
 	} {
@@ -243,5 +257,20 @@ func TestDevicesLackingAgreesWithTheAllocator(t *testing.T) {
 	t.Logf("%d nodes rejected, %d feasible, %d pods failed", rejected, placed, failed)
 	if rejected < 200 || placed < 200 {
 		t.Errorf("%d nodes are rejected and %d feasible, which tests too little", rejected, placed)
+	}
+}
+
+// TestManyNodesAreNotExamined: nodes beyond the bound come after all examined nodes.
+func TestManyNodesAreNotExamined(t *testing.T) {
+	objects := []runtime.Object{deviceClass("gpu", "true"), claimOf(t, "c", "requests: [{name: r, exactly: {deviceClassName: gpu, allocationMode: ExactCount, count: 2}}]")}
+	var nodes []string
+	for i := range 205 {
+		node := fmt.Sprintf("n%03d", i)
+		nodes = append(nodes, node+"=z1")
+		objects = append(objects, sliceOn(t, node, fmt.Sprintf("{devices: [{name: d, attributes: {uuid: {string: u%d}}}]}", i)))
+	}
+	near, _ := lackingOn(t, strings.Join(nodes, " "), objects)
+	if near[0].Name != "n000" {
+		t.Errorf("%s is nearest, and was not examined", near[0].Name)
 	}
 }
