@@ -73,9 +73,9 @@ var (
 
 // unknownFields returns the fields that the decoder does not know.
 func (f *finder) unknownFields(err error) (found []mistake) {
-	base, of := "", reflect.TypeFor[configv1.KubeSchedulerConfiguration]()
-	if args := argsField.FindStringSubmatch(err.Error()); args != nil {
-		base, of = args[1]+".args.", f.argsType(args[2])
+	base, of := f.decoded(err)
+	if base != "" {
+		base += "."
 	}
 	for _, m := range unknownField.FindAllStringSubmatch(err.Error(), -1) {
 		parent, name := "", m[1]
@@ -88,13 +88,32 @@ func (f *finder) unknownFields(err error) (found []mistake) {
 	return found
 }
 
+// decoded returns the path and the type of the object that could not be decoded: the
+// configuration, or the arguments of a plugin. The type is nil if it is not known.
+func (f *finder) decoded(err error) (path string, of reflect.Type) {
+	if args := argsField.FindStringSubmatch(err.Error()); args != nil {
+		return args[1] + ".args", f.argsType(args[2])
+	}
+	return "", reflect.TypeFor[configv1.KubeSchedulerConfiguration]()
+}
+
 // argsType returns the type of a plugin's arguments, or nil.
 func (f *finder) argsType(plugin string) reflect.Type {
 	return f.scheme.AllKnownTypes()[configv1.SchemeGroupVersion.WithKind(plugin+"Args")]
 }
 
 // fieldNames returns the names of the fields of the type at a path.
-func fieldNames(t reflect.Type, path string) (names []string) {
+func fieldNames(t reflect.Type, path string) []string {
+	if t = typeAt(t, path); t == nil || t.Kind() != reflect.Struct {
+		return nil
+	}
+	fields := map[string]reflect.Type{}
+	jsonFields(t, fields)
+	return slices.Sorted(maps.Keys(fields))
+}
+
+// typeAt returns the type at a path below a type, or nil.
+func typeAt(t reflect.Type, path string) reflect.Type {
 	for _, name := range strings.FieldsFunc(path, func(r rune) bool { return strings.ContainsRune(".[]", r) }) {
 		switch t = element(t); {
 		case t == nil:
@@ -107,12 +126,7 @@ func fieldNames(t reflect.Type, path string) (names []string) {
 			t = t.Elem()
 		}
 	}
-	if t = element(t); t == nil || t.Kind() != reflect.Struct {
-		return nil
-	}
-	fields := map[string]reflect.Type{}
-	jsonFields(t, fields)
-	return slices.Sorted(maps.Keys(fields))
+	return element(t)
 }
 
 // element returns the type behind a pointer.

@@ -35,7 +35,7 @@ func TestWhere(t *testing.T) {
 		{"percentageOfNodesToScore: 99999999999\n", "line 3: percentageOfNodesToScore, must be an integer in the range of int32"},
 		{"podMaxBackoffSeconds: 99999999999999999999\n", "line 3: podMaxBackoffSeconds, must be an integer in the range of int64"},
 		{"parallelism: 3\nenableProfiling: \"yes\"\n", "line 4: enableProfiling, must be true or false"},
-		{"leaderElection:\n  renewDeadline: 10s\n  leaseDuration: 5\n", "line 5: leaderElection.leaseDuration, must be a string"},
+		{"leaderElection:\n  renewDeadline: 10s\n  leaseDuration: 5\n", "line 5: leaderElection.leaseDuration, must be a duration, such as 15s"},
 		{"leaderElection:\n  renewDeadline: 10s\n  leaseDuration: lots\n", "line 5: leaderElection.leaseDuration, must be a duration, such as 15s"},
 		{"leaderElection: {retryPeriod: 5x}\n", "line 3: leaderElection.retryPeriod, must be a duration, such as 15s"},
 		{"profiles: x\n", "line 3: profiles, must be a list"},
@@ -50,6 +50,19 @@ func TestWhere(t *testing.T) {
 		{"profiles:\n- pluginConfig:\n  - name: VolumeBinding\n    args: 3\n", "line 6: profiles[0].pluginConfig[0].args, must be a mapping"},
 		{"profiles:\n- pluginConfig:\n  - name: DynamicResources\n    args:\n      filterTimeout: soon\n",
 			"line 7: profiles[0].pluginConfig[0].args.filterTimeout, must be a duration, such as 15s"},
+		{"profiles:\n- pluginConfig:\n  - name: DynamicResources\n    args:\n      filterTimeout: 10\n",
+			"line 7: profiles[0].pluginConfig[0].args.filterTimeout, must be a duration, such as 15s"},
+		{"profiles:\n- pluginConfig:\n  - name: NodeResourcesFit\n    args:\n      scoringStrategy: {type: 5}\n",
+			"line 7: profiles[0].pluginConfig[0].args.scoringStrategy.type, must be a string"},
+		{"profiles:\n- pluginConfig:\n  - name: PodTopologySpread\n    args:\n      defaultingType: [List]\n",
+			"line 7: profiles[0].pluginConfig[0].args.defaultingType, must be a string"},
+		{"profiles:\n- pluginConfig:\n  - name: PodTopologySpread\n    args:\n      defaultConstraints: [{whenUnsatisfiable: ScheduleAnyway}, {whenUnsatisfiable: true}]\n",
+			"line 7: profiles[0].pluginConfig[0].args.defaultConstraints[1].whenUnsatisfiable, must be a string"},
+		{"profiles:\n- pluginConfig:\n  - name: NodeAffinity\n    args:\n      addedAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{operator: 5}]}]}}\n",
+			"line 7: profiles[0].pluginConfig[0].args.addedAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[0].operator, must be a string"},
+		{"profiles:\n- pluginConfig:\n  - name: NodeResourcesFit\n    args:\n      scoringStrategy: LeastAllocated\n",
+			"line 7: profiles[0].pluginConfig[0].args.scoringStrategy, must be a mapping"},
+		{"extenders:\n- tlsConfig: {insecure: true, certData: 5}\n", "line 4: extenders[0].tlsConfig.certData, must be a string in base64"},
 	} {
 		_, err := Parse("f", []byte(header+test.text))
 		var own *Error

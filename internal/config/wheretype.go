@@ -5,58 +5,74 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 )
 
 var (
-	wrongType     = regexp.MustCompile(`cannot unmarshal (\w+)(?: (\S+))? into Go (?:struct field \w+\.(\S+) of type (\S+)|value of type (\S+))`)
+	wrongType     = regexp.MustCompile(`cannot unmarshal (\w+)(?: (\S+))? into Go (?:struct field \w+\.(\S+) of type|value of type) \S+`)
 	wrongDuration = regexp.MustCompile(`time: (?:invalid duration|missing unit in duration|unknown unit ".*" in duration) "([^"]*)"`)
 )
 
-// mustBe describes the type that a Go type needs in the file.
-func mustBe(goType string) string {
+const mustBeDuration = "must be a duration, such as 15s"
+
+// mustBe describes the values in a file that decode to a type; "" if the type has its own
+// decoder, or is not known.
+func mustBe(t reflect.Type) string {
 	switch {
-	case strings.HasPrefix(goType, "int"), strings.HasPrefix(goType, "uint"):
-		return "must be an integer in the range of " + goType
-	case strings.HasPrefix(goType, "float"):
-		return "must be a number"
-	case goType == "bool":
-		return "must be true or false"
-	case goType == "string":
-		return "must be a string"
-	case strings.HasPrefix(goType, "[]"):
-		return "must be a list"
+	case t == nil:
+		return ""
+	case t == reflect.TypeFor[metav1.Duration]():
+		return mustBeDuration
+	case reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()):
+		return ""
+	case t == reflect.TypeFor[[]byte]():
+		return "must be a string in base64"
 	}
-	return "must be a mapping"
+	switch kind := t.Kind(); kind {
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
+		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return "must be an integer in the range of " + kind.String()
+	case reflect.Float32, reflect.Float64:
+		return "must be a number"
+	case reflect.Bool:
+		return "must be true or false"
+	case reflect.String:
+		return "must be a string"
+	case reflect.Slice:
+		return "must be a list"
+	case reflect.Struct, reflect.Map:
+		return "must be a mapping"
+	}
+	return ""
 }
 
 // wrongTypes returns the fields whose values have the wrong type. The decoder names a
-// field without the indexes of lists, so the values in the text are compared.
+// field without the indexes of lists, so the values in the text are compared. Nor does it
+// name the kind of a named type, which reflection finds.
 func (f *finder) wrongTypes(err error) []mistake {
 	text := err.Error()
-	base := ""
-	if args := argsField.FindStringSubmatch(text); args != nil {
-		base = args[1] + ".args"
-	}
+	base, of := f.decoded(err)
 	if m := wrongType.FindStringSubmatch(text); m != nil {
-		is, literal, path, want := m[1], m[2], m[3], m[4]+m[5]
-		hint := mustBe(want)
+		is, literal, path := m[1], m[2], m[3]
 		found := f.values(base, strings.FieldsFunc(path, func(r rune) bool { return r == '.' }))
 		i := slices.IndexFunc(found, func(v value) bool { return v.isA(is, literal) })
 		if i < 0 {
 			return nil
 		}
-		return []mistake{{path: found[i].path, hint: hint}}
+		at := found[i].path
+		return []mistake{{path: at, hint: mustBe(typeAt(of, strings.TrimPrefix(at, base)))}}
 	}
 	if m := wrongDuration.FindStringSubmatch(text); m != nil {
 		all := f.values(base, nil)
 		i := slices.IndexFunc(all, func(v value) bool { return v.is == any(m[1]) })
 		if i >= 0 {
-			return []mistake{{path: all[i].path, hint: "must be a duration, such as 15s"}}
+			return []mistake{{path: all[i].path, hint: mustBeDuration}}
 		}
 	}
 	return nil
