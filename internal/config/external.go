@@ -157,7 +157,8 @@ type Order struct {
 //
 // A plugin may lack an adapter at one of its points if an earlier adapter does its work.
 // Bind plugins have no adapters: their steps are in the profile's Outside, which Complete
-// sets. An adapter with a method Reads() []model.Kind adds these kinds to the watches.
+// sets. EnqueueExtensions with a method Reads() []model.Kind add these kinds to the
+// watches.
 type Adapters struct {
 	QueueSort         map[string]*plugin.QueueSort
 	PreEnqueue        map[string]*plugin.PreEnqueue

@@ -130,26 +130,14 @@ func (h *hosted) complete(profile *plugin.Profile) {
 	}
 }
 
-// reads returns the kinds that the adapters read.
+// reads returns the kinds whose events out-of-tree plugins register for. No other adapter
+// declares kinds.
 func (a *Adapters) reads() []model.Kind {
 	var kinds []model.Kind
-	for _, list := range [][]any{
-		values(a.QueueSort), values(a.PreEnqueue), values(a.EnqueueExtensions), values(a.PreFilter), values(a.Filter), values(a.PostFilter), values(a.PreScore),
-		values(a.Score), values(a.Reserve), values(a.Permit), values(a.PreBind), values(a.PostBind),
-	} {
-		for _, adapter := range list {
-			if r, ok := adapter.(reader); ok {
-				kinds = append(kinds, r.Reads()...)
-			}
+	for _, x := range a.EnqueueExtensions {
+		if r, ok := x.(reader); ok {
+			kinds = append(kinds, r.Reads()...)
 		}
 	}
 	return kinds // the caller sorts and deduplicates
-}
-
-func values[T any](adapters map[string]T) []any {
-	list := make([]any, 0, len(adapters))
-	for _, adapter := range adapters {
-		list = append(list, adapter)
-	}
-	return list
 }
