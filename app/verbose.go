@@ -42,9 +42,10 @@ func newVerbose(log klog.Logger, phases func(time.Duration) map[string]time.Dura
 // bestLogged is the number of nodes in the short form of scores.
 const bestLogged = 3
 
-// Decided logs the attempt, and the scores of its nodes. It stores no details.
+// Decided logs the attempt, and the scores of its nodes. It stores no details. An
+// unfinished decision is made again in a later round.
 func (l *verbose) Decided(by loop.Detailer, v state.View, d *plan.Decision, _ int, _ time.Duration) uint64 {
-	if !l.loud || d.Outcome == plan.Terminating {
+	if !l.loud || d.Outcome == plan.Terminating || d.Outcome == plan.Unfinished {
 		return 0
 	}
 	if d.Group == nil {
@@ -106,7 +107,10 @@ func (l *verbose) Round(r *loop.Round) {
 	if r.Turn != nil {
 		l.slow(r)
 	}
-	if r.Attempt != nil && r.Attempt.Group != nil {
+	switch {
+	case r.Unfinished: // the next round may be another group's
+		l.announced = false
+	case r.Attempt != nil && r.Attempt.Group != nil:
 		l.group(r.Attempt)
 	}
 	if l.loud {
@@ -129,7 +133,8 @@ const maxEarlier = 1000
 // slow logs an attempt that took long, of all its rounds, with the time of each phase of
 // the last one.
 func (l *verbose) slow(r *loop.Round) {
-	total := r.Popping + r.Deciding + r.Settling // without the time of logging scores
+	// Deciding has the time of logging the scores of a group's members, not of a pod alone.
+	total := r.Popping + r.Deciding + r.Settling
 	if len(l.earlier) > 0 {
 		total += l.earlier[r.Turn.UID]
 		delete(l.earlier, r.Turn.UID)
@@ -215,8 +220,18 @@ func (l *verbose) group(a *plan.Attempt) {
 	}
 }
 
-// queueNames are kube-scheduler's names of its queues in the log.
-var queueNames = map[string]string{"active": "Active", "backoff": "Backoff", "unschedulable": "Unschedulable"}
+// queueName is kube-scheduler's name of a queue in the log.
+func queueName(queue string) string {
+	switch queue {
+	case "active":
+		return "Active"
+	case "backoff":
+		return "Backoff"
+	case "unschedulable":
+		return "Unschedulable"
+	}
+	return queue
+}
 
 // attemptFailed is the event of moves after a failed attempt.
 const attemptFailed = "ScheduleAttemptFailure"
@@ -224,7 +239,7 @@ const attemptFailed = "ScheduleAttemptFailure"
 // move logs a move. The moves after failed attempts are logged at level 3, all others at
 // level 5.
 func (l *verbose) move(r *loop.Round, m *queue.Move) {
-	to := queueNames[m.Queue]
+	to := queueName(m.Queue)
 	switch {
 	case m.Event == attemptFailed && m.Pod == nil:
 		l.three.Info("Pod group moved to an internal scheduling queue", "podGroup", *m.Group, "event", m.Event, "queue", to)

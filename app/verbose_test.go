@@ -166,6 +166,43 @@ func TestGroupsAreLogged(t *testing.T) {
 	}
 }
 
+// TestUnfinishedGroupsAreLogged: a member without a decision is not logged, and another
+// group between the rounds of an attempt is announced.
+func TestUnfinishedGroupsAreLogged(t *testing.T) {
+	log, lines := logAt(t, 4)
+	l := newVerbose(log, nil)
+	round := func(group string, outcomes ...plan.Outcome) {
+		g := &model.PodGroup{Key: model.GroupKey{Namespace: "ml", Name: group}}
+		a := &plan.Attempt{Group: g, Outcome: plan.Placed}
+		r := &loop.Round{}
+		for i, outcome := range outcomes {
+			d := plan.Decision{Member: plan.Alone(model.NewPod(inShop(group + "-" + strconv.Itoa(i)))), Outcome: outcome}
+			d.Group, r.Turn, r.Unfinished = g, d.Pod, outcome == plan.Unfinished
+			l.Decided(nil, state.View{}, &d, 1, 0)
+			a.Members = append(a.Members, d)
+		}
+		if !r.Unfinished {
+			r.Attempt = a
+		}
+		l.Round(r)
+	}
+	for range 3 {
+		round("large", plan.Unfinished)
+	}
+	round("large", plan.Placed, plan.Unfinished)
+	round("urgent", plan.Placed)
+	got, want := lines(), []string{
+		"3 Attempting to schedule pod group podGroupType=podgroup podGroup=ml/large",
+		"4 Attempting to schedule a pod belonging to a pod group podGroup=ml/large pod=shop/large-0",
+		"3 Attempting to schedule pod group podGroupType=podgroup podGroup=ml/urgent",
+		"4 Attempting to schedule a pod belonging to a pod group podGroup=ml/urgent pod=shop/urgent-0",
+		"2 Successfully scheduled a pod group podGroup=ml/urgent scheduledPods=1 unschedulablePods=0",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
 // TestSlowAttemptsAreLogged: an attempt that took 100 ms in all its rounds is logged with
 // its phases.
 func TestSlowAttemptsAreLogged(t *testing.T) {
