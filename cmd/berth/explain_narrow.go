@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	clients "k8s.io/client-go/kubernetes"
 
 	"github.com/berth-scheduler/berth/internal/answers/explain"
@@ -37,10 +38,10 @@ func (e *explainFlags) answerNarrow(ctx context.Context, stdout, stderr io.Write
 // before anything is listed: both need rights in the pod's namespace only. It returns nil
 // if the pod cannot be read alone; the lists then tell what is wrong.
 func (e *explainFlags) askFirst(ctx context.Context, stderr io.Writer, bar *progress) (*v1.Pod, error) {
-	namespace, name, ok := strings.Cut(e.pod, "/")
-	if !ok || len(e.files) > 0 || len(e.since) > 0 || namespace == "" || name == "" || strings.Contains(name, "/") {
+	if !isQualified(e.pod) || len(e.files) > 0 || len(e.since) > 0 {
 		return nil, nil
 	}
+	namespace, name, _ := strings.Cut(e.pod, "/")
 	scheduler, err := e.readConfig()
 	if err != nil {
 		return nil, err
@@ -120,24 +121,19 @@ func (e *explainFlags) printNarrow(stdout, stderr io.Writer, pod *v1.Pod, failed
 // conditions, if the user may not list the cluster. Without the right to list the
 // namespace, and for a pod group, it returns the error of the lists.
 func (e *explainFlags) printNarrowNamespace(ctx context.Context, stdout, stderr io.Writer, failed error) error {
-	if len(e.files) > 0 || e.group != "" {
-		return failed
-	}
-	namespace, name, _ := strings.Cut(e.pod, "/")
-	if e.pod == "" {
-		var err error
-		if namespace, err = e.connection.namespace(); err != nil {
-			return err
-		}
-	}
-	pods, err := e.connection.pending(ctx, namespace)
 	switch {
-	case isForbidden(err):
-		return fmt.Errorf("%w; for an answer from the conditions of the pods, request the ClusterRole view in namespace %q", failed, namespace)
-	case err != nil:
+	case len(e.files) > 0 || e.group != "":
 		return failed
-	case name != "":
-		return wrong{fmt.Errorf("--pod %q: pod not found in namespace %q%s", e.pod, namespace, hint(pods, e.pod))}
+	case e.pod != "":
+		return e.printNarrowNamed(ctx, stdout, stderr, failed)
+	}
+	namespace, err := e.connection.namespace()
+	if err != nil {
+		return err
+	}
+	pods, err := e.connection.list(ctx, namespace, unassigned)
+	if err != nil {
+		return narrowFailure(failed, err, namespace)
 	}
 	pods = slices.DeleteFunc(pods, func(p *v1.Pod) bool { return !isPending(p) || !e.chooses(p) })
 	fmt.Fprintf(stderr, "Note: %v\n", failed)
@@ -150,6 +146,40 @@ func (e *explainFlags) printNarrowNamespace(ctx context.Context, stdout, stderr 
 	return e.printAll(stdout, all, func(w io.Writer) { printMessages(w, all, e.output == "wide", namespace) })
 }
 
+// printNarrowNamed answers about a pod that cannot be read alone from the pods of its
+// namespace: list and get are different rights.
+func (e *explainFlags) printNarrowNamed(ctx context.Context, stdout, stderr io.Writer, failed error) error {
+	if !isQualified(e.pod) {
+		near := ""
+		if namespace, err := e.connection.namespace(); err == nil {
+			if pods, err := e.connection.list(ctx, namespace, unassigned); err == nil && len(pods) > 0 {
+				near = hint(pods, e.pod)
+			}
+		}
+		return wrong{fmt.Errorf("--pod %q: must be NAMESPACE/NAME%s", e.pod, near)}
+	}
+	namespace, name, _ := strings.Cut(e.pod, "/")
+	pods, err := e.connection.list(ctx, namespace, fields.OneTermEqualSelector(metav1.ObjectNameField, name))
+	if named := findPod(pods, e.pod); err == nil && named != nil {
+		return e.printNarrow(stdout, stderr, named, failed)
+	}
+	if err == nil {
+		pods, err = e.connection.list(ctx, namespace, unassigned)
+	}
+	if err != nil {
+		return fmt.Errorf("%w%s", narrowFailure(failed, err, namespace), wordHint(e.pod))
+	}
+	return wrong{fmt.Errorf("--pod %q: pod not found in namespace %q%s%s", e.pod, namespace, hint(pods, e.pod), wordHint(e.pod))}
+}
+
+// narrowFailure is the error if neither the cluster nor a namespace can be listed.
+func narrowFailure(failed, err error, namespace string) error {
+	if isForbidden(err) {
+		return fmt.Errorf("%w; for an answer from the conditions of the pods, request the ClusterRole view in namespace %q", failed, namespace)
+	}
+	return failed
+}
+
 // printMessages prints pods with their messages. Equal messages are one line, unless
 // each pod is wanted.
 func printMessages(w io.Writer, all []*explain.Explanation, each bool, namespace string) {
@@ -157,31 +187,37 @@ func printMessages(w io.Writer, all []*explain.Explanation, each bool, namespace
 		fmt.Fprintf(w, "No pod is pending in namespace %s.\n", namespace)
 	}
 	type line struct{ scheduler, message, pod string }
-	with := map[line]int{}
+	type pods struct {
+		first string
+		n     int
+	}
+	with := map[line]*pods{}
 	var lines []line
 	for _, a := range all {
 		l := line{scheduler: a.Profile, message: a.Message}
 		if each {
 			l.pod = a.Pod
 		}
-		if with[l]++; with[l] == 1 {
+		if with[l] == nil {
+			with[l] = &pods{first: a.Pod}
 			lines = append(lines, l)
 		}
+		with[l].n++
 	}
 	for _, l := range lines {
-		first := all[slices.IndexFunc(all, func(a *explain.Explanation) bool {
-			return a.Profile == l.scheduler && a.Message == l.message && (l.pod == "" || a.Pod == l.pod)
-		})]
 		others := ""
-		if n := with[l] - 1; n > 0 {
+		if n := with[l].n - 1; n > 0 {
 			others = fmt.Sprintf(" and %s", count(n, "other pod"))
 		}
-		fmt.Fprintln(w, cutLine(fmt.Sprintf("Pod %s%s, scheduler %s: %s", first.Pod, others, l.scheduler, orNone(l.message))))
+		fmt.Fprintln(w, cutLine(fmt.Sprintf("Pod %s%s, scheduler %s: %s", with[l].first, others, l.scheduler, orNone(l.message))))
 	}
 }
 
-// pending lists the pods of a namespace that have no node.
-func (c *connection) pending(ctx context.Context, namespace string) (pods []*v1.Pod, err error) {
+// unassigned selects pods that have no node.
+var unassigned = fields.OneTermEqualSelector("spec.nodeName", "")
+
+// list lists the pods of a namespace that a selector matches.
+func (c *connection) list(ctx context.Context, namespace string, matching fields.Selector) (pods []*v1.Pod, err error) {
 	access, err := c.access()
 	if err != nil {
 		return nil, err
@@ -190,7 +226,7 @@ func (c *connection) pending(ctx context.Context, namespace string) (pods []*v1.
 	if err != nil {
 		return nil, err
 	}
-	list, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName="})
+	list, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{FieldSelector: matching.String()})
 	if err != nil {
 		return nil, err
 	}

@@ -23,13 +23,13 @@ import (
 // group or tree.
 func only(cluster *manifest.Cluster, name string, scheduler *config.Config) ([]*v1.Pod, error) {
 	pods := cluster.Pods
-	if namespace, rest, ok := strings.Cut(name, "/"); !ok || namespace == "" || rest == "" || strings.Contains(rest, "/") {
+	if !isQualified(name) {
 		return nil, fmt.Errorf("--pod %q: must be NAMESPACE/NAME%s", name, hint(pods, name))
 	}
 	named := findPod(pods, name)
 	switch {
 	case named == nil:
-		return nil, fmt.Errorf("--pod %q: pod not found in the snapshot%s", name, hint(pods, name))
+		return nil, fmt.Errorf("--pod %q: pod not found in the snapshot%s%s", name, hint(pods, name), wordHint(name))
 	case named.Spec.NodeName != "":
 		return nil, fmt.Errorf("--pod %q: the pod is not pending, it is bound to node %q%s", name, named.Spec.NodeName, hint(pods, name))
 	case !isPending(named):
@@ -45,6 +45,12 @@ func only(cluster *manifest.Cluster, name string, scheduler *config.Config) ([]*
 	return slices.DeleteFunc(slices.Clone(pods), func(pod *v1.Pod) bool {
 		return pod != named && isPending(pod) && pod.Status.NominatedNodeName == "" && !beside[groupOf(pod)]
 	}), nil
+}
+
+// isQualified reports whether a name is NAMESPACE/NAME.
+func isQualified(name string) bool {
+	namespace, rest, _ := strings.Cut(name, "/")
+	return namespace != "" && rest != "" && !strings.Contains(rest, "/")
 }
 
 // findPod returns the pod with the name NAMESPACE/NAME, or nil.

@@ -124,10 +124,10 @@ func (e *explainFlags) groupSince(scheduler *config.Config, then, now *manifest.
 // askedSince returns the pod of --pod. A snapshot must have it, it must not have ended,
 // and it must not be scheduled as part of a group.
 func (e *explainFlags) askedSince(scheduler *config.Config, then, now *manifest.Cluster) (model.PodKey, error) {
-	namespace, name, ok := strings.Cut(e.pod, "/")
-	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+	if !isQualified(e.pod) {
 		return model.PodKey{}, fmt.Errorf("--pod %q: must be NAMESPACE/NAME%s", e.pod, hint(now.Pods, e.pod))
 	}
+	namespace, name, _ := strings.Cut(e.pod, "/")
 	found := false
 	for _, pods := range [][]*v1.Pod{then.Pods, now.Pods} {
 		for _, pod := range pods {
@@ -146,7 +146,7 @@ func (e *explainFlags) askedSince(scheduler *config.Config, then, now *manifest.
 		}
 	}
 	if !found {
-		return model.PodKey{}, fmt.Errorf("--pod %q: pod not found in either snapshot%s", e.pod, hint(now.Pods, e.pod))
+		return model.PodKey{}, fmt.Errorf("--pod %q: pod not found in either snapshot%s%s", e.pod, hint(now.Pods, e.pod), wordHint(e.pod))
 	}
 	return model.PodKey{Namespace: namespace, Name: name}, nil
 }

@@ -102,6 +102,8 @@ func (c *cloud) serve(w http.ResponseWriter, r *http.Request) {
 		list(&v1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: c.listed})
 	case r.URL.Path == "/api/v1/nodes":
 		list(&v1.NodeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}, Items: []v1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n"}}}})
+	case c.forbidden && strings.HasPrefix(r.URL.Path, "/api/v1/namespaces/shop/pods/"):
+		w.WriteHeader(http.StatusForbidden)
 	case strings.HasPrefix(r.URL.Path, "/api/v1/namespaces/shop/pods/"):
 		for i := range c.listed {
 			if strings.HasSuffix(r.URL.Path, "/"+c.listed[i].Name) {
@@ -399,12 +401,34 @@ func TestNarrowUser(t *testing.T) {
 	for args, want := range map[string]string{
 		"explain -n none":            missing,
 		"explain --pod-group shop/g": missing,
+		"explain --pod web-0":        `--pod "web-0": must be NAMESPACE/NAME`,
 		"explain --pod shop/web-1":   `--pod "shop/web-1": pod not found in namespace "shop"; did you mean shop/web-0?`,
 		"queue -A":                   "you may not list pods in all namespaces either: list the pods of a namespace that you may read with -n, or request the verb list on pods in a ClusterRole",
 		"top nodes":                  missing + ": request the verb list on pods in a ClusterRole, or get a file",
 	} {
 		exit := map[bool]int{true: 1, false: 2}[strings.HasPrefix(want, "you may not")]
 		if code, got := transcript(t, append(strings.Fields(args), flags[:2]...)...); code != exit || !strings.Contains(got, want) {
+			t.Errorf("%s: exit code %d, want %q\n%s", args, code, want, got)
+		}
+	}
+}
+
+// TestNarrowUserMayListOnly answers about a named pod from the list of its namespace, if
+// the user may not get pods.
+func TestNarrowUserMayListOnly(t *testing.T) {
+	c := narrowUser(t)
+	c.forbidden = true
+	placed := *c.listed[0].DeepCopy()
+	placed.Name, placed.Spec.NodeName = "web-1", "n"
+	c.listed = append(c.listed, placed)
+	for args, want := range map[string]string{
+		"explain web-0":       "Pod shop/web-0, scheduler default-scheduler: 0/1 nodes are available: 1 Insufficient cpu.\n",
+		"explain web-1":       `pod "shop/web-1" is not pending, it is bound to node "n"`,
+		"explain web-9":       `--pod "shop/web-9": pod not found in namespace "shop"; did you mean shop/web-0?`,
+		"explain --pod web-0": `--pod "web-0": must be NAMESPACE/NAME; did you mean shop/web-0?`,
+	} {
+		code, got := transcript(t, append(strings.Fields(args), "-n", "shop", "--kubeconfig", c.kubeconfig())...)
+		if exit := map[bool]int{true: 0, false: 2}[strings.HasPrefix(want, "Pod")]; code != exit || !strings.Contains(got, want) {
 			t.Errorf("%s: exit code %d, want %q\n%s", args, code, want, got)
 		}
 	}
@@ -420,6 +444,10 @@ func TestNarrowUserWithEqualPods(t *testing.T) {
 	}
 	code, got := transcript(t, "explain", "-n", "shop", "--kubeconfig", c.kubeconfig())
 	if want := "Pod shop/web-0 and 2999 other pods, scheduler default-scheduler: 0/1 nodes are available: 1 Insufficient cpu.\n"; code != 0 || before(got) != want {
+		t.Errorf("exit code %d\n%s", code, got)
+	}
+	code, got = transcript(t, "explain", "-n", "shop", "-o", "wide", "--kubeconfig", c.kubeconfig())
+	if want := "Pod shop/web-2999, scheduler default-scheduler: 0/1 nodes"; code != 0 || strings.Count(before(got), "\n") != 3000 || !strings.Contains(got, want) {
 		t.Errorf("exit code %d\n%s", code, got)
 	}
 }
