@@ -265,6 +265,7 @@ func (r *Runtime) Attach(p *plugin.Profile, binds []*Binder) {
 	r.preFilters, r.reserves = own(p.PreFilters, a.preFilters), own(p.Reserve, a.reserves)
 	r.preScores, r.profile = own(p.PreScores, a.preScores), p
 	r.preBinds, r.postBinds, r.binds = own(p.PreBind, a.preBinds), own(p.PostBind, a.postBinds), binds
+	r.filters = nil
 	for _, f := range p.Filters {
 		if f, ok := f.(*filter); ok {
 			r.filters = append(r.filters, f)
