@@ -51,9 +51,9 @@ type Round struct {
 	// Attempt is the attempt that was decided about, nil without one.
 	Attempt *plan.Attempt
 	// Popping is the time to pop the attempt, and Deciding the time to decide, also of an
-	// unfinished turn. Settling
-	// covers assuming the placements, updating the queue and handing over to commit.
-	// Witnessing covers the witnesses, and the adviser after the decision.
+	// unfinished turn. Settling covers assuming the placements, updating the queue and
+	// handing over to commit. Witnessing covers the witnesses, and the adviser after the
+	// decision.
 	Popping, Deciding, Witnessing, Settling time.Duration
 	// Generated counts the domain placements of a pod group, and Evaluated has those that
 	// were tried.

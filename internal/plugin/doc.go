@@ -10,9 +10,10 @@
 // # Parts
 //
 // Parts lists everything that a plugin may do. A part is a struct of functions, and its
-// optional functions are nil if the plugin lacks them. A copy of a part therefore has all
-// of its functions, while a wrapper of an interface could lose one silently. Filter
-// is still an interface.
+// optional functions are nil if the plugin lacks them. A copy of a built-in plugin's part
+// has all of its functions, while a wrapper of an interface could lose one silently. A
+// part of an out-of-tree plugin is known by its pointer and must not be copied. Filter is
+// still an interface.
 //
 //	plugin.New(plugin.Parts{
 //		Name:      "NodeName",

@@ -15,7 +15,7 @@ import (
 const MaxScore = 100
 
 // Plugin is a built-in plugin of one profile. Its arguments have been validated. It
-// implements the interfaces of its extension points.
+// implements the interfaces of Filter and EnqueueExtensions; Parts has its other points.
 type Plugin interface {
 	// Name is kube-scheduler's name of the plugin.
 	Name() string

@@ -10,7 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// alikeRating is a SetScore plugin that gives all nodes the same score.
+// alikeRating is a score of node sets that gives all nodes the same score.
 type alikeRating struct{ setRating }
 
 func (a *alikeRating) SetNeed(*model.Pod) plugin.SetNeed                         { return a }

@@ -17,8 +17,8 @@ type postFilter struct {
 	plugin fwk.PostFilterPlugin
 }
 
-// run runs the plugin, which may run the filters through the Handle until it
-// returns. Skip and Wait, which terminate kube-scheduler, are errors.
+// run runs the plugin, which may run the filters through the Handle until it returns.
+// Skip and Wait, which terminate kube-scheduler, are errors.
 func (p *postFilter) run(c plugin.Cycle, pod *model.Pod) (plugin.PostFilterResult, error) {
 	t := p.r.turn
 	// This may run out-of-tree filters on the lane, so it precedes the opening of the

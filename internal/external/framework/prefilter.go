@@ -17,8 +17,8 @@ type preFilter struct {
 	plugin fwk.PreFilterPlugin
 }
 
-// run runs the plugin for all nodes. As in kube-scheduler 1.37, a status Pending is
-// an error here.
+// run runs the plugin for all nodes. As in kube-scheduler 1.37, a status Pending is an
+// error here.
 func (p *preFilter) run(state.View, *model.Pod) plugin.PreFilterResult {
 	t := p.r.turn
 	nodes, err := p.r.config.Snapshot.Lister().NodeInfos().List()

@@ -23,8 +23,7 @@ var (
 	_ plugin.EnqueueExtensions = (*enqueueExtensions)(nil)
 )
 
-// run runs the plugin. As in kube-scheduler, any status except Success gates the
-// pod.
+// run runs the plugin. As in kube-scheduler, any status except Success gates the pod.
 func (p *preEnqueue) run(pod *model.Pod) string {
 	object := p.r.copies.of(pod)
 	var o outcome
