@@ -133,7 +133,7 @@ const maxEarlier = 1000
 // slow logs an attempt that took long, of all its rounds, with the time of each phase of
 // the last one.
 func (l *verbose) slow(r *loop.Round) {
-	// Deciding has the time of logging the scores of a group's members, not of a pod alone.
+	// Deciding has the time of logging the scores of a group's members, not of a pod.
 	total := r.Popping + r.Deciding + r.Settling
 	if len(l.earlier) > 0 {
 		total += l.earlier[r.Turn.UID]

@@ -25,7 +25,7 @@ func (t *trial) deviceEdits() []knob {
 	}
 	var knobs []knob
 	examiner := devicefit.New()
-	nodes := t.candidates(func(*v1.Node) bool { return true }, dynamicresources.Name)
+	nodes := t.nodesToEdit()
 	for i := range t.Pod.Spec.ResourceClaims {
 		use := &t.Pod.Spec.ResourceClaims[i]
 		claim, ok := named(othersOf[*resourcev1.ResourceClaim](t), t.Pod.Namespace, t.claimNameOf(use))
@@ -36,14 +36,36 @@ func (t *trial) deviceEdits() []knob {
 		if use.ResourceClaimTemplateName != nil {
 			c.object = "ResourceClaimTemplate " + t.Pod.Namespace + "/" + *use.ResourceClaimTemplateName
 		}
-		for _, node := range nodes[:min(maxCandidates, len(nodes))] {
-			c.ofNode(examiner, node.Node)
+		for _, node := range nodes {
+			c.ofNode(examiner, node)
 		}
 		c.ofClaim()
 		knobs = append(knobs, c.knobs...)
 	}
 	slices.SortStableFunc(knobs, func(a, b knob) int { return cmp.Compare(a.at(0).Size, b.at(0).Size) })
 	return knobs
+}
+
+// nodesToEdit returns the nodes to derive changes of claims from: those that nothing but
+// devices rejects, one for each set of devices.
+func (t *trial) nodesToEdit() []*v1.Node {
+	others := map[string]bool{}
+	for _, o := range t.Objections {
+		others[o.Node] = slices.ContainsFunc(o.Plugins, func(name string) bool { return name != dynamicresources.Name })
+	}
+	var nodes []*v1.Node
+	known := map[string]bool{}
+	for _, node := range t.Nodes {
+		slot, ok := t.State.Slot(node.Name)
+		if !ok || others[node.Name] {
+			continue
+		}
+		if key := string(t.State.View().Devices().AppendKey(nil, slot)); !known[key] {
+			known[key] = true
+			nodes = append(nodes, node)
+		}
+	}
+	return firstOf(t, nodes)
 }
 
 // claimEdits collects the changes of one claim.

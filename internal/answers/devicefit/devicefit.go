@@ -347,8 +347,8 @@ func (x *Examiner) request(on *inventory, s *spec) Request {
 	return r
 }
 
-// check returns the first check that refuses a device, and the shortage. The shortage of a
-// selector is only complete if describe is set, because it costs more work.
+// check returns the first check that refuses a device, and the shortage. The shortage of
+// a selector is only complete if describe is set, because it costs more work.
 func (x *Examiner) check(on *inventory, s *spec, of *resourcev1.DeviceClass, d *device, describe bool) (check, string) {
 	if d.pool.problem != "" {
 		return published, d.pool.problem

@@ -19,8 +19,8 @@ import (
 )
 
 // refusal returns why selectors refuse a device, or "" if they do not. The first selector
-// that is false or fails counts, as for the allocator. Without describe, the text does not
-// name the part that is false.
+// that is false or fails counts, as for the allocator. Without describe, the text does
+// not name the part that is false.
 func (x *Examiner) refusal(selectors []resourcev1.DeviceSelector, d *device, describe bool) string {
 	for i := range selectors {
 		if selectors[i].CEL == nil {
