@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/berth-scheduler/berth/internal/answers/explain"
 	"github.com/berth-scheduler/berth/internal/proof/build"
 	"github.com/berth-scheduler/berth/internal/proof/explaintest"
 )
@@ -28,6 +29,22 @@ func deviceClaim(name string) *resourcev1.ResourceClaim {
 	claim.Spec.Devices.Requests = []resourcev1.DeviceRequest{{Name: "device", Exactly: &resourcev1.ExactDeviceRequest{
 		DeviceClassName: "scanner", AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1}}}
 	return claim
+}
+
+// suggested returns the suggestions for the only pending pod, as text.
+func suggested(t *testing.T, s *explain.Snapshot) (a *explain.Explanation, all []string) {
+	t.Helper()
+	a, err := s.Of(s.Pending()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Advise(a, 0); a.Advice == nil {
+		t.Fatalf("no advice: %+v", a)
+	}
+	for i := range a.Advice.Suggestions {
+		all = append(all, texts(&a.Advice.Suggestions[i])+" → "+a.Advice.Suggestions[i].Node)
+	}
+	return a, all
 }
 
 // TestAdviceAboutDevices has one device, used by a pod. A pod that waits for a device is
@@ -85,18 +102,7 @@ func TestAdviceAboutDevices(t *testing.T) {
 				pods, others = append(pods, row.user), append(others, row.used)
 			}
 			s := explaintest.Snapshot(t, []*v1.Node{build.Node("n1", build.Allocatable("cpu=4 pods=9")), build.Node("n2", build.Unschedulable)}, pods, others...)
-			a, err := s.Of(s.Pending()[0])
-			if err != nil {
-				t.Fatal(err)
-			}
-			s.Advise(a, 0)
-			if a.Advice == nil {
-				t.Fatalf("no advice: %+v", a)
-			}
-			var got []string
-			for i := range a.Advice.Suggestions {
-				got = append(got, texts(&a.Advice.Suggestions[i])+" → "+a.Advice.Suggestions[i].Node)
-			}
+			a, got := suggested(t, s)
 			if diff := cmp.Diff(row.want, got); diff != "" || !slices.Equal(a.Advice.Missing, row.missing) {
 				t.Errorf("(- want, + got)\n%s\nmissing: %q\n%+v", diff, a.Advice.Missing, a)
 			}
@@ -167,18 +173,7 @@ func TestChangesOfDeviceClaims(t *testing.T) {
 			}
 			s := explaintest.Snapshot(t, []*v1.Node{build.Node("n1", build.Allocatable("cpu=4 pods=9"))}, []*v1.Pod{pod},
 				claim, slice, class("gpu", `device.driver == "gpu.example.com"`), class("nic", `device.driver == "nic.example.com"`))
-			a, err := s.Of(s.Pending()[0])
-			if err != nil {
-				t.Fatal(err)
-			}
-			s.Advise(a, 0)
-			if a.Advice == nil {
-				t.Fatalf("no advice: %+v", a)
-			}
-			var got []string
-			for i := range a.Advice.Suggestions {
-				got = append(got, texts(&a.Advice.Suggestions[i])+" → "+a.Advice.Suggestions[i].Node)
-			}
+			_, got := suggested(t, s)
 			if diff := cmp.Diff(row.want, got); diff != "" {
 				t.Errorf("(- want, + got)\n%s", diff)
 			}

@@ -43,17 +43,7 @@ func TestOwnersAreNamed(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			node := build.Node("n1", build.Allocatable("cpu=4 pods=9"), build.NodeLabels("flavor=spot"))
 			s := explaintest.Snapshot(t, []*v1.Node{node}, []*v1.Pod{build.Pod(row.pod...)})
-			a, err := s.Of(s.Pending()[0])
-			if err != nil {
-				t.Fatal(err)
-			}
-			if s.Advise(a, 0); a.Advice == nil {
-				t.Fatalf("no advice: %+v", a)
-			}
-			var got []string
-			for i := range a.Advice.Suggestions {
-				got = append(got, texts(&a.Advice.Suggestions[i])+" → "+a.Advice.Suggestions[i].Node)
-			}
+			_, got := suggested(t, s)
 			if diff := cmp.Diff(row.want, got); diff != "" {
 				t.Errorf("(- want, + got)\n%s", diff)
 			}
