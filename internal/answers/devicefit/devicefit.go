@@ -119,7 +119,7 @@ var whys = [passed]string{
 // IsMet reports whether the node has enough devices for the request alone.
 func (r *Request) IsMet() bool {
 	if r.All {
-		return r.Free > 0 && r.lost() == 0
+		return r.Free > 0 && r.lost() == 0 && r.Unexamined == 0
 	}
 	return int64(r.Free) >= r.Needs
 }

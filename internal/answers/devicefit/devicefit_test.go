@@ -54,6 +54,9 @@ func TestExplanationsHaveABudget(t *testing.T) {
 		x.Begin()
 		found := x.Examine(&devicefit.Question{Store: s.View().Devices(), Slot: slot, Node: node, Claim: claim})
 		r := &found.Requests[0]
+		if all := (devicefit.Request{All: true, Free: 1, Unexamined: r.Unexamined}); all.IsMet() {
+			t.Error("all devices are met, and some are not examined")
+		}
 		if !x.IsOver() || r.Unexamined == 0 || r.Unexamined >= devices || !strings.Contains(r.Text(), fmt.Sprintf("%d not examined", r.Unexamined)) {
 			t.Errorf("%d devices are not examined: %s", r.Unexamined, r.Text())
 		}
