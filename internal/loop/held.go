@@ -16,7 +16,7 @@ const (
 	changeUnits   = price.Millisecond / 1000
 	termUnits     = 4 * changeUnits
 	labelUnits    = 2 * changeUnits
-	claimUnits    = changeUnits
+	claimUnits    = 3 * changeUnits
 	termsIncluded = 8
 	otherIncluded = 32
 )

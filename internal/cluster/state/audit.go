@@ -328,12 +328,12 @@ func (x *index[K, T]) audit(v *audit.Violations, what string, items map[T]string
 			continue
 		}
 		for i, key := range f.keys {
-			if listed := countOf(x.under[key], item); listed != 1 || x.under[key][f.at[i]] != item {
+			if listed := countOf(x.under.Get(key), item); listed != 1 || x.under.Get(key)[f.at[i]] != item {
 				v.Add("%s %s is listed %d times under %v, want once at position %d", what, name, listed, key, f.at[i])
 			}
 		}
 	}
-	for key, listed := range x.under {
+	for key, listed := range x.under.All() {
 		if len(listed) == 0 {
 			v.Add("%s: nothing is listed under %v", what, key)
 		}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-scheduler/berth/internal/kit/steady"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/model/plan"
 )
@@ -179,7 +180,7 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		{`budget x of namespace "ns" selects app=web, and is filed for app=db`, func(s *State, _ *Tally) {
 			s.budgets.byNamespace["ns"][0].term.Selector = labels.SelectorFromSet(labels.Set{"app": "db"})
 		}},
-		{"budget ns/x is listed 0 times under {ns {app web}}", func(s *State, _ *Tally) { clear(s.budgets.index.index.under) }},
+		{"budget ns/x is listed 0 times under {ns {app web}}", func(s *State, _ *Tally) { empty(&s.budgets.index.index.under) }},
 		{"budget ns/x is listed 1 times under {ns {app web}}, want once at position 1", func(s *State, _ *Tally) {
 			s.budgets.byNamespace["ns"][0].filed.at[0] = 1
 		}},
@@ -310,16 +311,20 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		{"keeps 7 for domain 0 among the least counts, want 2", func(_ *State, t *Tally) { t.counts.least.tree[t.counts.least.size] = 7 }},
 		{"of the tree of least counts has 9", func(_ *State, t *Tally) { t.counts.least.tree[1] = 9 }},
 		{"set web is filed under []", func(s *State, _ *Tally) { counts(s).filed.keys = nil }},
-		{"set web is listed 0 times under {ns {app web}}", func(s *State, _ *Tally) { clear(s.tallies.index.index.under) }},
+		{"set web is listed 0 times under {ns {app web}}", func(s *State, _ *Tally) { empty(&s.tallies.index.index.under) }},
 		{"set web is listed under {ns {x y}}, and not filed there", func(s *State, _ *Tally) {
-			s.tallies.index.index.under[labelKey{"ns", model.Label{Key: "x", Value: "y"}}] = []*podCounts{counts(s)}
+			key := labelKey{"ns", model.Label{Key: "x", Value: "y"}}
+			s.tallies.index.index.under.Of(key)[key] = []*podCounts{counts(s)}
 		}},
 		{"is filed under 1 keys, at 0 positions", func(s *State, _ *Tally) { counts(s).filed.at = nil }},
 		{"term: under {ns {app web}} something is listed that is not kept", func(s *State, _ *Tally) {
 			key := labelKey{"ns", model.Label{Key: "app", Value: "web"}}
-			s.terms.index.index.under[key] = append(s.terms.index.index.under[key], &TermCounts{})
+			s.terms.index.index.under.Of(key)[key] = append(s.terms.index.index.under.Get(key), &TermCounts{})
 		}},
-		{"set: nothing is listed under {x { }}", func(s *State, _ *Tally) { s.tallies.index.index.under[labelKey{namespace: "x"}] = nil }},
+		{"set: nothing is listed under {x { }}", func(s *State, _ *Tally) {
+			key := labelKey{namespace: "x"}
+			s.tallies.index.index.under.Of(key)[key] = nil
+		}},
 		{"which it does not demand", func(s *State, _ *Tally) { term(s).filed.keys = []labelKey{{namespace: "ns"}} }},
 		{"1 label sets have no pods, recounted 0", func(s *State, _ *Tally) { s.population.empty++ }},
 		{"label sets have 3 pods, placed has 4", func(s *State, _ *Tally) { like(s).pods = like(s).pods[:3] }},
@@ -362,3 +367,5 @@ func TestAuditChangesNothing(t *testing.T) {
 		t.Error("an audit changes the state")
 	}
 }
+
+func empty[K comparable, V any](m *steady.Map[K, V]) { *m = steady.Map[K, V]{} }

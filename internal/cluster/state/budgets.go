@@ -162,7 +162,7 @@ func (v View) BudgetedSince(version uint64, rules model.BudgetRules, yield func(
 			continue
 		}
 		for _, key := range s.population.fewest(change.term.Namespaces, model.Demands(change.term.Selector)) {
-			for _, l := range s.population.index.under[key] {
+			for _, l := range s.population.index.under.Get(key) {
 				if visits--; !change.term.Selector.Matches(l.labels) {
 					continue
 				}

@@ -1,6 +1,10 @@
 package state
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/berth-scheduler/berth/internal/kit/steady"
+)
 
 // index finds items by keys. Each item is filed under its own keys and stores its
 // positions, so removing it costs as much as it has keys, however many other items share
@@ -8,7 +12,7 @@ import "slices"
 //
 // Invariant: an item is listed once under each of its keys, at its recorded position, and
 // nowhere else. No list is empty.
-type index[K comparable, T filed[K]] struct{ under map[K][]T }
+type index[K comparable, T filed[K]] struct{ under steady.Map[K, []T] }
 
 // filed is an item that can be in an index.
 type filed[K comparable] interface {
@@ -26,14 +30,20 @@ type filing[K comparable] struct {
 
 // add files an item, which is filed nowhere, under distinct keys.
 func (x *index[K, T]) add(item T, keys []K) {
-	if x.under == nil {
-		x.under = map[K][]T{}
-	}
 	f := item.filing()
 	f.keys, f.at = keys, make([]int32, len(keys))
+	var alone []T // backs the lists of keys that no other item has, thousands for some pods
 	for i, key := range keys {
-		f.at[i] = int32(len(x.under[key]))
-		x.under[key] = append(x.under[key], item)
+		in := x.under.Of(key)
+		list := in[key]
+		if len(list) == 0 {
+			if alone == nil {
+				alone = make([]T, len(keys))
+			}
+			list = alone[i : i : i+1]
+		}
+		f.at[i] = int32(len(list))
+		in[key] = append(list, item)
 	}
 }
 
@@ -41,10 +51,11 @@ func (x *index[K, T]) add(item T, keys []K) {
 func (x *index[K, T]) remove(item T) {
 	f := item.filing()
 	for i, key := range f.keys {
-		list := x.under[key]
+		in := x.under.Of(key)
+		list := in[key]
 		last := len(list) - 1
 		if last == 0 {
-			delete(x.under, key)
+			delete(in, key)
 			continue
 		}
 		moved := list[last]
@@ -52,7 +63,7 @@ func (x *index[K, T]) remove(item T) {
 		other := moved.filing()
 		other.at[slices.Index(other.keys, key)] = f.at[i]
 		list[last] = *new(T)
-		x.under[key] = list[:last]
+		in[key] = list[:last]
 	}
 	*f = filing[K]{}
 }
@@ -61,7 +72,7 @@ func (x *index[K, T]) remove(item T) {
 func (x *index[K, T]) listed(keys []K) int {
 	n := 0
 	for _, key := range keys {
-		n += len(x.under[key])
+		n += len(x.under.Get(key))
 	}
 	return n
 }

@@ -145,7 +145,7 @@ func (s *State) likely(term *model.Term, yield func(*labelSet)) {
 		namespaces = s.selectedNamespaces(term)
 	}
 	for _, key := range s.population.fewest(namespaces, model.Demands(term.Selector)) {
-		for _, l := range s.population.index.under[key] {
+		for _, l := range s.population.index.under.Get(key) {
 			s.tallies.visited++
 			yield(l)
 		}
@@ -171,7 +171,7 @@ func (s *State) likelyAnywhere(term *model.Term, yield func(*labelSet)) bool {
 		}
 	}
 	for _, label := range rarest {
-		for _, l := range x.anywhere.under[label] {
+		for _, l := range x.anywhere.under.Get(label) {
 			s.tallies.visited++
 			yield(l.labelSet)
 		}

@@ -208,15 +208,15 @@ func TestIndex(t *testing.T) {
 			for i, keys := range filed {
 				if slices.Contains(keys, key) {
 					n++
-					if countOf(x.under[key], i) != 1 {
-						t.Fatalf("an item is listed %d times under %d", countOf(x.under[key], i), key)
+					if countOf(x.under.Get(key), i) != 1 {
+						t.Fatalf("an item is listed %d times under %d", countOf(x.under.Get(key), i), key)
 					}
 				}
 			}
-			if _, some := x.under[key]; x.listed([]int{key}) != n || some != (n > 0) {
+			if x.listed([]int{key}) != n || x.under.Has(key) != (n > 0) {
 				t.Fatalf("%d items are listed under %d, want %d", x.listed([]int{key}), key, n)
 			}
-			if slices.ContainsFunc(x.under[key][n:cap(x.under[key])], func(i *item) bool { return i != nil }) {
+			if slices.ContainsFunc(x.under.Get(key)[n:cap(x.under.Get(key))], func(i *item) bool { return i != nil }) {
 				t.Fatalf("behind the end of what is listed under %d something is left", key)
 			}
 			listed += n

@@ -104,7 +104,7 @@ func (s *State) NamespacesSelected(by labels.Selector, most int) (names []string
 	}
 	keys, _, demands := x.fewest(by)
 	for _, key := range keys {
-		for _, n := range x.index.under[key] {
+		for _, n := range x.index.under.Get(key) {
 			if !add(n.name) {
 				return nil, false
 			}
@@ -141,7 +141,7 @@ func (s *State) selectedNamespaces(term *model.Term) []string {
 		}
 	} else {
 		for _, key := range keys {
-			for _, n := range s.namespaceLabels.index.under[key] {
+			for _, n := range s.namespaceLabels.index.under.Get(key) {
 				if s.population.namespaces[n.name] > 0 {
 					add(n.name)
 				}

@@ -95,7 +95,7 @@ func TestRoundsOfFreshNamesLeaveNothing(t *testing.T) {
 // keptForAWhile are tallies without pods, label sets without pods, unused topologies, and
 // idle reaches, with their parts. Everything else is by slot, or empty when all is gone.
 var keptForAWhile = []string{
-	"model.NodeSelector.", "model.Term.", "model.Zone.", "state.PodSet.", "state.chosenNodes.", "state.domains.topologies", "state.domainCounts.", "state.filing[", "state.index[",
+	"model.NodeSelector.", "model.Term.", "model.Zone.", "state.PodSet.", "state.chosenNodes.", "state.domains.topologies", "state.domainCounts.", "state.filing[", "steady.Map[",
 	"state.labelSet.", "state.membership.", "state.minima.", "state.podCounts.", "state.population.", "state.tallies.", "state.topology.",
 	"storage.filedReaches.", "storage.reach.", "storage.reaches.",
 }

@@ -34,7 +34,7 @@ func (x *selectionIndex[T]) remove(item T) { x.index.remove(item) }
 // item is filed under values of a single key, where a pod has at most one value, and
 // either under namespaces or under none.
 func (x *selectionIndex[T]) candidates(pod *model.Pod, yield func(T)) {
-	if len(x.index.under) == 0 {
+	if x.index.under.Len() == 0 {
 		return
 	}
 	for _, namespace := range [...]string{pod.Namespace, ""} {
@@ -51,7 +51,7 @@ func (x *selectionIndex[T]) candidates(pod *model.Pod, yield func(T)) {
 }
 
 func (x *selectionIndex[T]) under(key labelKey, yield func(T)) {
-	for _, item := range x.index.under[key] {
+	for _, item := range x.index.under.Get(key) {
 		yield(item)
 	}
 }

@@ -42,9 +42,9 @@ func (s *State) compactSlots() {
 
 // peaks are the largest sizes of maps since they were last shrunk.
 type peaks struct {
-	slotOf, placed, priorities, nominated, nominatedTo, evicted, budgets, budgetLabels, held, learned, images, namespaces, groups, groupMembers, groupsScheduled, composites, compositesBelow, controllers, services, serviceSets, serviceLabels int
-	namespaceNames, namespaceLabels, anywhere                                                                                                                                                                                                    int
-	absentKeys, termLists, labelled, tallies, tallySets, selections, terms, termSelections, labelSets, labels, populated                                                                                                                         int
+	slotOf, placed, priorities, nominated, nominatedTo, evicted, budgets, held, learned, images, namespaces, groups, groupMembers, groupsScheduled, composites, compositesBelow, controllers, services, serviceSets, serviceLabels int
+	namespaceNames                                                                                                                                                                                                                 int
+	absentKeys, termLists, labelled, tallies, tallySets, terms, labelSets, populated                                                                                                                                               int
 }
 
 // shrinkMaps releases the memory of maps that were once much larger.
@@ -57,24 +57,24 @@ func (s *State) shrinkMaps() {
 	s.byPriority = shrink.Map(s.byPriority, &p.priorities)
 	s.evicted = shrink.Map(s.evicted, &p.evicted)
 	s.budgets.byNamespace = shrink.Map(s.budgets.byNamespace, &p.budgets)
-	s.budgets.index.index.under = shrink.Map(s.budgets.index.index.under, &p.budgetLabels)
+	s.budgets.index.index.under.Shrink()
 	s.held = shrink.Map(s.held, &p.held)
 	s.learned = shrink.Map(s.learned, &p.learned)
 	s.images = shrink.Map(s.images, &p.images)
 	s.namespaces = shrink.Map(s.namespaces, &p.namespaces)
 	s.namespaceLabels.byName = shrink.Map(s.namespaceLabels.byName, &p.namespaceNames)
-	s.namespaceLabels.index.under = shrink.Map(s.namespaceLabels.index.under, &p.namespaceLabels)
-	s.population.anywhere.under = shrink.Map(s.population.anywhere.under, &p.anywhere)
+	s.namespaceLabels.index.under.Shrink()
+	s.population.anywhere.under.Shrink()
 	s.tallies.byKey = shrink.Map(s.tallies.byKey, &p.tallies)
 	s.tallies.bySet = shrink.Map(s.tallies.bySet, &p.tallySets)
-	s.tallies.index.index.under = shrink.Map(s.tallies.index.index.under, &p.selections)
+	s.tallies.index.index.under.Shrink()
 	s.terms.byKey = shrink.Map(s.terms.byKey, &p.terms)
-	s.terms.index.index.under = shrink.Map(s.terms.index.index.under, &p.termSelections)
+	s.terms.index.index.under.Shrink()
 	s.terms.absent = shrink.Map(s.terms.absent, &p.absentKeys)
 	s.terms.lists = shrink.Map(s.terms.lists, &p.termLists)
 	s.labelled = shrink.Map(s.labelled, &p.labelled)
 	s.population.sets = shrink.Map(s.population.sets, &p.labelSets)
-	s.population.index.under = shrink.Map(s.population.index.under, &p.labels)
+	s.population.index.under.Shrink()
 	s.population.namespaces = shrink.Map(s.population.namespaces, &p.populated)
 	s.groups.objects = shrink.Map(s.groups.objects, &p.groups)
 	s.groups.scheduled = shrink.Map(s.groups.scheduled, &p.groupsScheduled)

@@ -205,7 +205,7 @@ func TestTalliesAreEvictedAndBuiltAgainAlike(t *testing.T) {
 		t.Errorf("built again: %v, before: %v", s.View().Expanded(again), want)
 	}
 	s.dropTallies(func(*Tally) bool { return true })
-	if len(s.tallies.byKey)+len(s.tallies.bySet)+len(s.tallies.memberships)+len(s.tallies.index.index.under)+s.tallies.bytes != 0 {
+	if len(s.tallies.byKey)+len(s.tallies.bySet)+len(s.tallies.memberships)+s.tallies.index.index.under.Len()+s.tallies.bytes != 0 {
 		t.Error("dropped tallies are still referenced")
 	}
 }

@@ -421,11 +421,9 @@ func (e *Engine) refuse(p *profile, d *plan.Decision, placement *plan.Placement,
 		return
 	}
 	d.Outcome, d.Nodes, d.Feasible = plan.Unschedulable, 1, 0 // the chosen node
-	byReason := map[string]int{}
-	for _, text := range refusal.Reasons {
-		byReason[text]++
-	}
-	d.Rejection = &plan.Rejection{Counts: reason.Counted(byReason), Plugins: []string{refusal.Plugin}}
+	var tally reason.Tally
+	tally.Add(1, refusal.Reasons...)
+	d.Rejection = &plan.Rejection{Counts: tally.Counts(), Plugins: []string{refusal.Plugin}}
 	if refusal.Pending {
 		d.Rejection.Pending = d.Rejection.Plugins
 	}

@@ -58,22 +58,16 @@ func (e *Engine) objectionColumn(c *cycle) []uint8 {
 // codes.
 func (c *cycle) rejectionFor(verdicts []*plugin.Verdicts, counts *objectionCounts) *plan.Rejection {
 	r := &plan.Rejection{Plugins: slices.Clone(c.narrowed.by)}
-	byReason := map[string]int{}
+	var tally reason.Tally
 	for _, o := range counts.list {
 		if o.nodes == 0 {
 			continue
 		}
 		if o.kept != 0 {
 			r.Kept = true
-			byReason["node(s) had capacity reserved for pod group "+c.view.KeptFor(o.kept)] += o.nodes
+			tally.Add(o.nodes, "node(s) had capacity reserved for pod group "+c.view.KeptFor(o.kept))
 		} else {
-			texts := verdicts[o.filter].Reasons(o.code)
-			if len(byReason) == 0 {
-				byReason = make(map[string]int, len(texts))
-			}
-			for _, text := range texts {
-				byReason[text] += o.nodes
-			}
+			tally.Add(o.nodes, verdicts[o.filter].Reasons(o.code)...)
 		}
 		name := c.profile.nameOf(o.filter)
 		if !slices.Contains(r.Plugins, name) {
@@ -84,9 +78,9 @@ func (c *cycle) rejectionFor(verdicts []*plugin.Verdicts, counts *objectionCount
 		}
 	}
 	if outside := c.view.ToChooseAmong() - len(c.narrowed.slots); len(c.narrowed.by) > 0 && outside > 0 {
-		byReason[c.narrowed.text()] += outside
+		tally.Add(outside, c.narrowed.text())
 	}
-	r.Counts = reason.Counted(byReason)
+	r.Counts = tally.Counts()
 	slices.Sort(r.Plugins)
 	slices.Sort(r.Pending)
 	return r

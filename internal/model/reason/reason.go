@@ -76,18 +76,58 @@ type Count struct {
 	Reason string
 }
 
-// Counted returns the number of rejected nodes for each reason. As in kube-scheduler, the
-// order is by the text "<nodes> <reason>", so that 10 comes before 2.
-func Counted(nodes map[string]int) []Count {
-	counts := make([]Count, 0, len(nodes))
-	for text, n := range nodes {
-		counts = append(counts, Count{Nodes: n, Reason: text})
+// Tally counts nodes by reason. The zero value is empty.
+//
+// A pod can lack ten thousand resources, each a reason. So reasons are sorted, not
+// hashed: a plugin lists its reasons nearly in order, and a sorted list costs little to
+// sort.
+type Tally struct {
+	counts []Count
+	// distinct is the number of counts when equal reasons were last merged.
+	distinct int
+}
+
+// manyCounts is the number of counts up to which equal reasons are merged only at the
+// end.
+const manyCounts = 1024
+
+// Add counts nodes that are rejected for each of the reasons.
+func (t *Tally) Add(nodes int, reasons ...string) {
+	if len(t.counts)+len(reasons) > max(manyCounts, 2*t.distinct) {
+		t.merge()
 	}
-	slices.SortFunc(counts, func(a, b Count) int {
+	t.counts = slices.Grow(t.counts, len(reasons))
+	for _, text := range reasons {
+		t.counts = append(t.counts, Count{Nodes: nodes, Reason: text})
+	}
+}
+
+// merge sorts by reason and adds up the counts of equal reasons.
+func (t *Tally) merge() {
+	slices.SortFunc(t.counts, func(a, b Count) int { return strings.Compare(a.Reason, b.Reason) })
+	merged := t.counts[:0]
+	for _, c := range t.counts {
+		if last := len(merged) - 1; last >= 0 && merged[last].Reason == c.Reason {
+			merged[last].Nodes += c.Nodes
+		} else {
+			merged = append(merged, c)
+		}
+	}
+	t.counts, t.distinct = merged, len(merged)
+}
+
+// Counts returns the number of rejected nodes for each reason, and empties the tally. As
+// in kube-scheduler, the order is by the text "<nodes> <reason>", so that 10 comes before
+// 2.
+func (t *Tally) Counts() []Count {
+	t.merge()
+	slices.SortStableFunc(t.counts, func(a, b Count) int {
 		if a.Nodes == b.Nodes { // as for resources that no node has
-			return strings.Compare(a.Reason, b.Reason)
+			return 0
 		}
 		return strings.Compare(strconv.Itoa(a.Nodes)+" ", strconv.Itoa(b.Nodes)+" ")
 	})
+	counts := t.counts
+	*t = Tally{}
 	return counts
 }

@@ -41,7 +41,7 @@ type asked interface {
 // filters, without a cache.
 func plain(c asked, rules plugin.PreemptionRules, pod *model.Pod, seed uint64) string {
 	var best *plugin.Candidate
-	objections := map[string]int{}
+	var objections reason.Tally
 	var errs []error
 	tie := func(node string) uint64 {
 		return rank.Tie(rank.Mix(seed^state.HashName(pod.Namespace+"/"+pod.Name)), rank.Mix(state.HashName(node)))
@@ -55,7 +55,7 @@ func plain(c asked, rules plugin.PreemptionRules, pod *model.Pod, seed uint64) s
 			}
 		}
 		if len(lower) == 0 {
-			objections["No preemption victims found for incoming pod"]++
+			objections.Add(1, "No preemption victims found for incoming pod")
 			continue
 		}
 		found, o := plainVictims(c, rules, slot, lower)
@@ -64,9 +64,7 @@ func plain(c asked, rules plugin.PreemptionRules, pod *model.Pod, seed uint64) s
 			if err != nil {
 				errs = append(errs, err)
 			}
-			for _, text := range texts {
-				objections[text]++
-			}
+			objections.Add(1, texts...)
 			continue
 		}
 		if best == nil || plainlyBetter(c.View(), tie, found, best) {
@@ -80,9 +78,9 @@ func plain(c asked, rules plugin.PreemptionRules, pod *model.Pod, seed uint64) s
 		return describe(c.View(), nil, nil, utilerrors.NewAggregate(errs))
 	}
 	if n := c.View().Nodes() - len(potential); n > 0 {
-		objections["Preemption is not helpful for scheduling"] = n
+		objections.Add(n, "Preemption is not helpful for scheduling")
 	}
-	return describe(c.View(), nil, &plan.Rejection{Counts: reason.Counted(objections)}, nil)
+	return describe(c.View(), nil, &plan.Rejection{Counts: objections.Counts()}, nil)
 }
 
 func plainVictims(c asked, rules plugin.PreemptionRules, slot int32, lower []*model.Pod) (*plugin.Candidate, preempt.Objection) {

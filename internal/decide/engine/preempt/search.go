@@ -419,29 +419,24 @@ func (s *search) withoutVictim(found *plugin.Candidate) {
 
 // rejection returns the reasons for the lack of a candidate among the potential nodes.
 func (s *search) rejection() (*plan.Rejection, error) {
-	nodes := map[string]int{}
+	var tally reason.Tally
 	if n := s.cycle.View.Nodes() - s.cycle.PotentialNodes; n > 0 {
-		nodes[notHelpful] = n
+		tally.Add(n, notHelpful)
 	}
 	if s.withoutVictims > 0 {
-		nodes[noVictims] = s.withoutVictims
+		tally.Add(s.withoutVictims, noVictims)
 	}
 	for o, n := range s.objections {
 		texts, err := s.cycle.Reasons(o)
 		if err != nil {
 			return nil, err
 		}
-		for _, text := range texts {
-			nodes[text] += n
-		}
+		tally.Add(n, texts...)
 	}
 	for at, n := range s.recalled {
-		if n == 0 {
-			continue
-		}
-		for _, text := range s.known.texts[at] {
-			nodes[text] += n
+		if n > 0 {
+			tally.Add(n, s.known.texts[at]...)
 		}
 	}
-	return &plan.Rejection{Counts: reason.Counted(nodes)}, nil
+	return &plan.Rejection{Counts: tally.Counts()}, nil
 }

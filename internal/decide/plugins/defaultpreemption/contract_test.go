@@ -71,7 +71,7 @@ func TestPostFilter(t *testing.T) {
 	preemptor := model.NewPod(priority(10, build.Named("p")))
 	never := model.NewPod(priority(10, build.Named("p"), func(p *v1.Pod) { policy := v1.PreemptNever; p.Spec.PreemptionPolicy = &policy }))
 	nominated := priority(5, build.Named("outranked"), build.NominatedNodeName("n1"))
-	unhelpful := &plan.Rejection{Counts: reason.Counted(map[string]int{"Preemption is not helpful for scheduling": 2})}
+	unhelpful := &plan.Rejection{Counts: []reason.Count{{Nodes: 2, Reason: "Preemption is not helpful for scheduling"}}}
 	for _, row := range []struct {
 		name      string
 		pod       *model.Pod

@@ -217,9 +217,11 @@ func (f *filter) Reasons(code reason.Code) []string {
 
 var fixedTexts = [fixedBits]string{"Too many pods", "Insufficient cpu", "Insufficient memory", "Insufficient ephemeral-storage"}
 
+const insufficient = "Insufficient "
+
 func (f *filter) text(bit int) string {
 	if bit < fixedBits {
 		return fixedTexts[bit]
 	}
-	return "Insufficient " + f.scalars[bit-fixedBits].name.Value()
+	return insufficient + f.scalars[bit-fixedBits].name.Value()
 }

@@ -3,6 +3,7 @@ package noderesourcesfit
 import (
 	"encoding/binary"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/berth-scheduler/berth/internal/cluster/state"
@@ -23,6 +24,8 @@ type wideFilter struct {
 	// excused are the positions of the other scalars, by name: devices provide them on
 	// nodes without them, or the requested amount is 0.
 	excused map[model.ResourceName]int32
+	// textBytes is the length of all texts about scalars.
+	textBytes int
 
 	mu    sync.Mutex
 	codes map[string]reason.Code // by set, in the form of appendKey
@@ -59,6 +62,7 @@ func widened(f filter) *wideFilter {
 	w := &wideFilter{filter: f, at: make(map[model.ResourceName]int32, len(f.scalars)), excused: map[model.ResourceName]int32{}, codes: map[string]reason.Code{}}
 	for i := range f.scalars {
 		d := &f.scalars[i]
+		w.textBytes += len(insufficient) + len(d.name.Value())
 		if d.asked > 0 {
 			d.bit = firstScalar // the set identifies the scalar
 		}
@@ -132,6 +136,8 @@ func (f *wideFilter) Reasons(code reason.Code) []string {
 		}
 	}
 	suffice, not := set.suffice, set.not
+	var joined strings.Builder // backs all texts: an allocation for each costs more than the rest
+	joined.Grow(f.textBytes)
 	for i := range f.scalars {
 		d := &f.scalars[i]
 		short := d.asked > 0 && !d.devices
@@ -142,7 +148,10 @@ func (f *wideFilter) Reasons(code reason.Code) []string {
 			short, not = true, not[1:]
 		}
 		if short {
-			texts = append(texts, f.filter.text(fixedBits+i))
+			start := joined.Len()
+			joined.WriteString(insufficient)
+			joined.WriteString(d.name.Value())
+			texts = append(texts, joined.String()[start:])
 		}
 	}
 	return texts
