@@ -178,6 +178,20 @@ func scheduled(pod *v1.Pod) string {
 	return "no condition PodScheduled"
 }
 
+// scheduledStatus returns the status and the reason of a bound pod's PodScheduled
+// condition. The message is left out. When a pod is rejected at Permit, kube-scheduler
+// puts it back into the queue before it patches the condition. A busy machine may apply
+// that patch after the binding of the next attempt. The patch has only what changed, so
+// the condition is then True with the message of the rejection.
+func scheduledStatus(pod *v1.Pod) string {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == v1.PodScheduled {
+			return fmt.Sprintf("%s %q", c.Status, c.Reason)
+		}
+	}
+	return "missing"
+}
+
 // bound waits until the pods run. It notes their nodes and the plugins' annotations.
 func (s *stage) bound(ctx context.Context, names ...string) error {
 	for _, name := range names {
@@ -188,7 +202,7 @@ func (s *stage) bound(ctx context.Context, names ...string) error {
 		if pod.Status.Phase == v1.PodFailed {
 			return fmt.Errorf("node %s refused pod %s: %s", pod.Spec.NodeName, name, pod.Status.Message)
 		}
-		s.note("%s runs on %s, %s, bound by %q, order %q", name, pod.Spec.NodeName, scheduled(pod), annotation(pod, BoundByAnnotation), annotation(pod, OrderAnnotation))
+		s.note("%s runs on %s, PodScheduled %s, bound by %q, order %q", name, pod.Spec.NodeName, scheduledStatus(pod), annotation(pod, BoundByAnnotation), annotation(pod, OrderAnnotation))
 	}
 	return nil
 }
