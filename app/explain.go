@@ -110,5 +110,5 @@ func noAnswer(key model.PodKey, why string) error {
 // asksExternal reports whether a profile has out-of-tree plugins or extenders.
 func (s *scheduler) asksExternal(profile string) bool {
 	p := s.loop.Engine().Profile(profile)
-	return p != nil && (p.Outside != nil || len(p.Extenders) > 0)
+	return p != nil && (p.External != nil || len(p.Extenders) > 0)
 }

@@ -140,8 +140,8 @@ func (w leaderOnly) Delete(ctx context.Context, pod *model.Pod) error {
 	return w.whileHeld(ctx, func(ctx context.Context) error { return w.Writer.Delete(ctx, pod) })
 }
 
-// PatchStatus writes a condition. DisruptionTarget announces an eviction, so it is
-// written only while no other replica can hold the lease.
+// PatchStatus writes the nomination, and a condition unless it is nil. DisruptionTarget
+// announces an eviction, so it is written only while no other replica can hold the lease.
 func (w leaderOnly) PatchStatus(ctx context.Context, pod *model.Pod, condition *v1.PodCondition, nomination plan.Nomination) error {
 	write := func(ctx context.Context) error { return w.Writer.PatchStatus(ctx, pod, condition, nomination) }
 	if condition == nil || condition.Type != v1.DisruptionTarget {

@@ -15,7 +15,7 @@ type logged struct {
 	log klog.Logger
 }
 
-// Start logs the decision and passes it on.
+// Start logs a decision without a node, and passes every decision on.
 func (l logged) Start(decision plan.Decision) {
 	l.say(&decision)
 	l.Committer.Start(decision)

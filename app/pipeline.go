@@ -78,7 +78,7 @@ func newPipeline(s *setup) (pipeline, error) {
 	}
 	if s.options.eventHints {
 		finder := hints.New(hints.Config{Compile: s.config.Compile(), Now: time.Now})
-		parts.Adviser, parts.Observers = finder, append(parts.Observers, hinted{finder, s.seen.metrics.Explain})
+		parts.Hints, parts.Observers = finder, append(parts.Observers, hinted{finder, s.seen.metrics.Explain})
 	}
 	// Plugins act on parts that are built with the plugins.
 	s.external.join(changes, committer)

@@ -40,8 +40,9 @@ type scheduler struct {
 	standalone bool
 }
 
-// newScheduler assembles a scheduler. Before run it makes no decision and opens no watch.
-// It calls the factories of out-of-tree plugins, which may open watches.
+// newScheduler builds a scheduler, whose decisions and watches begin with run. It reads
+// the API server's version, and calls the factories of out-of-tree plugins, which may
+// open watches.
 func newScheduler(ctx context.Context, o *options, c *config.Config) (*scheduler, error) {
 	log := klog.Background()
 	seen, err := newObservers(ctx, o, log)

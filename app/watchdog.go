@@ -110,8 +110,8 @@ func (w *watchdog) Round(r *loop.Round) {
 	w.inherited.Store(&left)
 }
 
-// Standing drops all inherited pods once the active queue is empty: none is left to
-// decide.
+// Standing forgets the inherited pods once no pod is active: each was decided about, or
+// is gone.
 func (w *watchdog) Standing(s *loop.Standing) {
 	if len(w.left()) > 0 && s.Queue.Active == 0 && w.running {
 		w.inherited.Store(&[]types.UID{})

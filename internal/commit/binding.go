@@ -279,9 +279,9 @@ func (o *Outbox) takeBinding(b *binding) Request {
 	return request
 }
 
-// timeCame handles the end of a pause, after which the next try is sent, or of a wait,
+// onTimer handles the end of a pause, after which the next try is sent, or of a wait,
 // which has timed out.
-func (o *Outbox) timeCame(now time.Time, b *binding) {
+func (o *Outbox) onTimer(now time.Time, b *binding) {
 	if b.place == pausing {
 		o.send(b)
 		return

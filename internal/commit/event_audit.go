@@ -31,7 +31,7 @@ func (o *Outbox) auditEvents(v *audit.Violations) {
 		}
 		o.auditEvent(v, e.event)
 	}
-	o.auditKept(v)
+	o.auditRoomHolds(v)
 	inFlight := 0
 	for key, e := range o.series {
 		if e.place == sending {
@@ -51,8 +51,8 @@ func (o *Outbox) auditEvents(v *audit.Violations) {
 	}
 }
 
-// auditKept checks the series without a pending write.
-func (o *Outbox) auditKept(v *audit.Violations) {
+// auditRoomHolds checks the series without a pending write.
+func (o *Outbox) auditRoomHolds(v *audit.Violations) {
 	if o.kept.Len() > o.config.MaxSeries {
 		v.Add("%d series are kept, at most %d may be", o.kept.Len(), o.config.MaxSeries)
 	}

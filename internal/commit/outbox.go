@@ -517,7 +517,7 @@ func (o *Outbox) wakeUp(now time.Time) {
 		case !ok:
 			return
 		case e.binding != nil:
-			o.timeCame(now, e.binding)
+			o.onTimer(now, e.binding)
 		case e.eviction != nil:
 			o.sendEviction(e.eviction)
 		case e.effect != nil:

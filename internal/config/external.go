@@ -136,7 +136,7 @@ type HostedProfile interface {
 	// Adapt returns the adapters of the plugins at their points.
 	Adapt(o Order) (Adapters, error)
 	// Complete takes the finished profile, built-in plugins included, and sets its
-	// Outside. Methods of the Handle that run plugins run this profile's plugins.
+	// External. Methods of the Handle that run plugins run this profile's plugins.
 	Complete(p *plugin.Profile)
 }
 
@@ -156,8 +156,8 @@ type Order struct {
 // plugin.
 //
 // A plugin may lack an adapter at one of its points if an earlier adapter does its work.
-// Bind plugins have no adapters: their steps are in the profile's Outside, which Complete
-// sets. EnqueueExtensions with a method Reads() []model.Kind add these kinds to the
+// Bind plugins have no adapters: Complete sets the profile's External, which has their
+// steps. EnqueueExtensions with a method Reads() []model.Kind add these kinds to the
 // watches.
 type Adapters struct {
 	QueueSort         map[string]*plugin.QueueSort

@@ -48,8 +48,8 @@ func TestInstances(t *testing.T) {
 	if len(h.complete) != 2 || h.complete[0] != full.Profiles[0] || h.complete[1] != full.Profiles[2] {
 		t.Errorf("%d profiles are complete", len(h.complete))
 	}
-	if full.Profiles[0].Outside == nil || full.Profiles[1].Outside != nil {
-		t.Error("Outside is set where it should not be, or not where it should")
+	if full.Profiles[0].External == nil || full.Profiles[1].External != nil {
+		t.Error("External is set where it should not be, or not where it should")
 	}
 	if order := h.orders[1]; !slices.Equal(order.Enabled, []string{"Mine", "Broken"}) || len(order.Plugins) != 2 {
 		t.Errorf("the order of c is %+v", order)

@@ -171,7 +171,7 @@ func (h *testHost) Profile(name string) (HostedProfile, error) {
 
 func (p testProfile) Handle() fwk.Handle { return testHandle{profile: p.name} }
 func (p testProfile) Complete(of *plugin.Profile) {
-	of.Outside = adapter{"outside"}
+	of.External = adapter{"outside"}
 	p.complete = append(p.complete, of)
 	p.testHost.complete = p.complete
 }

@@ -18,9 +18,9 @@
 //
 //   - waits.go finds the waiting bindings that a batch of changes touches, by the objects
 //     that they name.
-//   - keep.go reserves room for pod groups that were overtaken (package group,
+//   - roomhold.go reserves room for pod groups that were overtaken (package group,
 //     Overtaking).
-//   - advise.go resumes the searches of package hints in spare time.
+//   - hints.go resumes the searches of package hints in spare time.
 //   - pulse.go: the loop reports each step to its Pulse. The watchdog (app/watchdog.go)
 //     ends a leader whose loop makes no turn for a minute. During a long decision the
 //     watchdog notes the pod in the lease (kube/undecided.go), and the next leader

@@ -397,15 +397,15 @@ func TestRoomIsFreeAtOnce(t *testing.T) {
 		for _, d := range g.commit.made {
 			waiting = d.Pod
 		}
-		g.loop.KeepFor(g.loop.State().View().Group(key), []plan.Nomination{{Pod: waiting, Mode: plan.Set, NodeName: "n0"}}, g.now.Add(time.Hour))
+		g.loop.HoldFor(g.loop.State().View().Group(key), []plan.Nomination{{Pod: waiting, Mode: plan.Set, NodeName: "n0"}}, g.now.Add(time.Hour))
 		g.changes.Set(build.Pod(build.Named("late"), build.Container("cpu=1")))
 		if got := g.round(); !strings.Contains(got, "late unschedulable: 0/1 nodes are available: 1 node(s) had capacity reserved for pod group default/g.") {
 			t.Fatal(got)
 		}
 		g.now = g.now.Add(500 * time.Millisecond)
 		row.do(g)
-		if got := g.round(); !strings.Contains(got, "late placed on n0") || g.loop.State().Keeps() != 0 {
-			t.Errorf("%s: %q; room is kept for %d groups", row.end, got, g.loop.State().Keeps())
+		if got := g.round(); !strings.Contains(got, "late placed on n0") || g.loop.State().RoomHolds() != 0 {
+			t.Errorf("%s: %q; room is held for %d groups", row.end, got, g.loop.State().RoomHolds())
 		}
 	}
 }

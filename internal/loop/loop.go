@@ -49,10 +49,10 @@ type Loop struct {
 	engine *engine.Engine
 	commit Committer
 	waits  waits
-	kept   keeping
+	holds  roomHolds
 	// searches limits the searches for victims of pod groups.
 	searches gang.Searches
-	adviser  Adviser // nil: no hints in events
+	hints    Hints // nil: no hints in events
 	report   reporting
 	pulse    *Pulse
 	// budget limits the units of work of a turn in one round, if the turn can stop and
@@ -83,8 +83,8 @@ type Config struct {
 	Engine    *engine.Engine
 	Commit    Committer
 	Observers []Observer
-	// Adviser gives hints for FailedScheduling events. It is optional.
-	Adviser Adviser
+	// Hints gives hints for FailedScheduling events. It is optional.
+	Hints Hints
 	// Pulse shows the loop's work to other goroutines. It is optional. The engine's
 	// phases are entered by Config.OnPhase of the engine.
 	Pulse *Pulse
@@ -93,7 +93,7 @@ type Config struct {
 // New builds a loop.
 func New(c Config) *Loop {
 	return &Loop{
-		source: c.Source, state: c.Queue.State(), queue: c.Queue, engine: c.Engine, commit: c.Commit, adviser: c.Adviser,
+		source: c.Source, state: c.Queue.State(), queue: c.Queue, engine: c.Engine, commit: c.Commit, hints: c.Hints,
 		waits: newWaits(), budget: turnBudget, report: newReporting(c.Observers), pulse: cmp.Or(c.Pulse, &Pulse{}),
 		asks: make(chan func()), asking: make(chan struct{}, 1), now: steady(time.Now), wall: time.Now,
 	}
@@ -116,7 +116,7 @@ func (l *Loop) OnceAt(now, wall time.Time) bool {
 	delta := l.state.Apply(changes)
 	l.endWaits(changes)
 	l.queue.Wake(now, delta)
-	if l.endKeeping(now) { // Wake has found groups with missing members
+	if l.endRoomHolds(now) { // Wake has found groups with missing members
 		l.queue.Wake(now, l.state.Apply(nil)) // wakes pods for the room that became free
 	}
 	l.takeAsked(now, nil)
@@ -138,7 +138,7 @@ func (l *Loop) OnceAt(now, wall time.Time) bool {
 	l.report.witnessed(l, attempt)
 	l.advise(now, attempt)
 	l.assume(now, attempt)
-	l.keepRoom(now, attempt)
+	l.holdRoom(now, attempt)
 	l.queue.Settle(now, attempt)
 	// assumed now, written later; the results return through the source
 	for i := range attempt.Members {
@@ -210,11 +210,11 @@ func (l *Loop) Unfinished() bool { return l.queue.Unfinished() || l.unfinished |
 // Next returns when Once has work without a change. ok is false without such a time.
 func (l *Loop) Next() (at time.Time, ok bool) {
 	at, ok = l.queue.Next()
-	if end, keeps := l.kept.next(); keeps && (!ok || end.Before(at)) {
+	if end, keeps := l.holds.next(); keeps && (!ok || end.Before(at)) {
 		at, ok = end, true
 	}
-	if l.adviser != nil {
-		if on, searches := l.adviser.Next(); searches && (!ok || on.Before(at)) {
+	if l.hints != nil {
+		if on, searches := l.hints.Next(); searches && (!ok || on.Before(at)) {
 			return on, true
 		}
 	}

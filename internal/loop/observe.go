@@ -52,7 +52,7 @@ type Round struct {
 	Attempt *plan.Attempt
 	// Popping is the time to pop the attempt, and Deciding the time to decide, also of an
 	// unfinished turn. Settling covers assuming the placements, updating the queue and
-	// handing over to commit. Witnessing covers the witnesses, and the adviser after the
+	// handing over to commit. Witnessing covers the witnesses, and Hints after the
 	// decision.
 	Popping, Deciding, Witnessing, Settling time.Duration
 	// Generated counts the domain placements of a pod group, and Evaluated has those that
@@ -258,7 +258,7 @@ func (r *reporting) witnessed(l *Loop, a *plan.Attempt) {
 	r.round.Witnessing = r.took()
 }
 
-// advised records the duration of the adviser's work after a decision.
+// advised records the duration of the work of Hints after a decision.
 func (r *reporting) advised() {
 	if len(r.observers) > 0 {
 		r.round.Witnessing += r.took()

@@ -176,21 +176,21 @@ func (w *slowWitness) Decided(_ loop.Detailer, v state.View, d *plan.Decision, _
 	return 0
 }
 
-// slowAdviser returns no hint after three seconds.
-type slowAdviser struct{ advising }
+// slowHints returns no hint after three seconds.
+type slowHints struct{ recordedHints }
 
-func (slowAdviser) Rejected(time.Time, *engine.Engine, *state.State, *plan.Decision) string {
+func (slowHints) Rejected(time.Time, *engine.Engine, *state.State, *plan.Decision) string {
 	time.Sleep(3 * time.Second)
 	return ""
 }
 
 // TestWitness shows a witness each decision about a single pod before it is applied. The
-// time of the witness and the adviser is measured separately from the time to decide.
+// time of the witness and Hints is measured separately from the time to decide.
 func TestWitness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &slowWitness{}
 		g := newGrouping(t, "", w)
-		g.loop.Advise(&slowAdviser{})
+		g.loop.SetHints(&slowHints{})
 		g.nodes(1)
 		for _, name := range []string{"first", "second"} {
 			g.changes.Set(build.Pod(build.Named(name), build.Container("cpu=1")))

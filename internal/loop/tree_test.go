@@ -94,19 +94,19 @@ func TestRoomIsKeptForTree(t *testing.T) {
 	o.changes.Remove(keyOf("small-0").Ref())
 	o.later("n0")
 	o.once()
-	if n := o.loop.State().Keeps(); n != 1 {
-		t.Fatalf("room is kept for %d trees", n)
+	if n := o.loop.State().RoomHolds(); n != 1 {
+		t.Fatalf("room is held for %d trees", n)
 	}
 	o.now = o.now.Add(time.Second)
 	o.changes.Set(build.Node("n0", build.Allocatable("cpu=99 memory=8Gi pods=2")))
 	o.once()
-	if n := o.loop.State().Keeps(); n != 1 {
-		t.Fatalf("after a second room is kept for %d trees", n)
+	if n := o.loop.State().RoomHolds(); n != 1 {
+		t.Fatalf("after a second room is held for %d trees", n)
 	}
 	o.changes.Remove(model.Ref{Kind: model.CompositePodGroupKind, Namespace: "default", Name: "t"})
 	o.changes.Set(tree("uid-another"))
 	o.once()
-	if n := o.loop.State().Keeps(); n != 0 {
-		t.Errorf("room is kept for %d trees that are gone", n)
+	if n := o.loop.State().RoomHolds(); n != 0 {
+		t.Errorf("room is held for %d trees that are gone", n)
 	}
 }

@@ -18,9 +18,9 @@ import (
 // parts of their own here: TurnFilter, Score.Turn and PreScore. At the other extension
 // points they have the parts of built-in plugins.
 
-// Outside runs the out-of-tree plugins of one profile. It holds the pod of the current
+// External runs the out-of-tree plugins of one profile. It holds the pod of the current
 // turn, which all of its plugins share.
-type Outside interface {
+type External interface {
 	// Begin starts a pod's turn in a view, before the profile's first PreFilter plugin.
 	// The plugins get a new CycleState, and a snapshot of the view. The snapshot does not
 	// change until the next turn begins.

@@ -37,8 +37,8 @@ type Profile struct {
 	// Placements divide the nodes for pod groups. Nil means that members may use any
 	// nodes.
 	Placements *Placements
-	// Outside runs the profile's out-of-tree plugins. It is nil without such plugins.
-	Outside Outside
+	// External runs the profile's out-of-tree plugins. It is nil without such plugins.
+	External External
 	// Extenders are called after Filters, beside Scores, at preemption and at Bind.
 	Extenders []Extender
 }

@@ -59,7 +59,7 @@ func (q *Queue) auditEntries(v *audit.Violations) {
 
 func (q *Queue) auditHeaps(v *audit.Violations) {
 	// the order of an out-of-tree plugin may change while pods wait
-	steady := q.config.Profiles[0].Outside == nil
+	steady := q.config.Profiles[0].External == nil
 	heaps := map[string]*heap[*entry]{"active": &q.active, "backoff": &q.backoff, "errored": &q.errored, "idle": &q.idle}
 	for _, of := range q.accounts.open {
 		heaps["of account "+of.namespace] = &of.active

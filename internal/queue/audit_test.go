@@ -34,8 +34,8 @@ func auditedQueue(t *testing.T) *Queue {
 		reject(q, at(0), pop(t, q, at(0), name), "Fit")
 	}
 	reject(q, at(0), pop(t, q, at(0), "parked-too"))
-	q.Wake(at(0), arrived(pod("erring", 0)))
-	fail(q, at(0), pop(t, q, at(0), "erring"))
+	q.Wake(at(0), arrived(pod("errorBackoff", 0)))
+	fail(q, at(0), pop(t, q, at(0), "errorBackoff"))
 	q.Wake(at(0), arrived(pod("binding", 0)))
 	SettlePod(q, at(0), pop(t, q, at(0), "binding"), plan.Decision{
 		Outcome: plan.Placed, Placement: plan.Placement{Steps: []plan.Step{{Stage: plan.Permit}}},
@@ -109,7 +109,7 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		{"had 0 attempts, of which 1 ended in a rejection", func(q *Queue) { get(q, "active").rejections = 1 }},
 		{"the last 1 in an error", func(q *Queue) { get(q, "active").errors = 1 }},
 		{"since when it could be tried", func(q *Queue) { get(q, "binding").ready = time.Time{} }},
-		{"backing off after an error, and it is not known since when it could be tried", func(q *Queue) { get(q, "erring").ready = time.Time{} }},
+		{"backing off after an error, and it is not known since when it could be tried", func(q *Queue) { get(q, "errorBackoff").ready = time.Time{} }},
 		{"5 pods are counted as active, recounted 4", func(q *Queue) { q.counts[active]++ }},
 		{"1 pods are counted as gone, recounted 0", func(q *Queue) { q.counts[gone]++ }},
 		{"want one", func(q *Queue) { get(q, "gated").plugins = nil }},

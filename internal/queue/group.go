@@ -146,11 +146,11 @@ func (q *Queue) leave(e *entry) {
 // review moves a group to its place after a change.
 func (q *Queue) review(now time.Time, g *group, why string) {
 	if g.head.place != deciding {
-		q.moveToWhereItBelongs(now, g, why)
+		q.reposition(now, g, why)
 	}
 }
 
-func (q *Queue) moveToWhereItBelongs(now time.Time, g *group, why string) {
+func (q *Queue) reposition(now time.Time, g *group, why string) {
 	h := &g.head
 	if len(g.members) == 0 {
 		q.forgetVictim(h)
@@ -338,7 +338,7 @@ func (q *Queue) settleGroup(now time.Time, a *plan.Attempt) {
 		q.settleMember(now, a, &a.Members[i])
 	}
 	q.settleHead(now, g, a.Outcome)
-	q.moveToWhereItBelongs(now, g, attemptFailed)
+	q.reposition(now, g, attemptFailed)
 }
 
 // settleMember moves a member to binding if it was placed, and else back to its group.
@@ -373,7 +373,7 @@ func (q *Queue) settleMember(now time.Time, a *plan.Attempt, m *plan.Decision) {
 func (q *Queue) settleHead(now time.Time, g *group, outcome plan.Outcome) {
 	h := &g.head
 	switch outcome {
-	// waiting members keep the place of the group; moveToWhereItBelongs drops a group
+	// waiting members keep the place of the group; reposition drops a group
 	// without members
 	case plan.Placed, plan.Terminating:
 		h.rejections, h.errors, h.until = 0, 0, time.Time{}
@@ -421,7 +421,7 @@ func (q *Queue) stamp(h *entry, now time.Time) {
 // pods has sqrt(n) times the maximum. A group with reserved room has the plain maximum,
 // because the reserved room should not stay empty longer than necessary.
 func (q *Queue) maxBackoff(e *entry) time.Duration {
-	if e.heads == nil || len(e.heads.members) < 2 || q.config.State.KeepsFor(e.heads.root()) {
+	if e.heads == nil || len(e.heads.members) < 2 || q.config.State.HoldsRoomFor(e.heads.root()) {
 		return q.config.MaxBackoff
 	}
 	return time.Duration(float64(q.config.MaxBackoff) * math.Sqrt(float64(len(e.heads.members))))

@@ -383,7 +383,7 @@ type turning struct{ *rand.Rand }
 func (turning) Name() string                   { return "Turning" }
 func (o turning) Less(_, _ plugin.Queued) bool { return o.IntN(2) == 0 }
 
-type noOutside struct{ plugin.Outside }
+type noOutside struct{ plugin.External }
 
 // TestContradictoryOrder uses an order that contradicts itself: no pod is lost, and none
 // appears twice.
@@ -391,7 +391,7 @@ func TestContradictoryOrder(t *testing.T) {
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		q := newOutsideQueue(t, func(p *plugin.Profile) {
-			p.QueueSort, p.Outside = plugintest.PartsOf(turning{r}).QueueSort, noOutside{}
+			p.QueueSort, p.External = plugintest.PartsOf(turning{r}).QueueSort, noOutside{}
 		})
 		want, got := 0, map[string]int{}
 		for i := range 300 {

@@ -48,29 +48,30 @@ func (q *Queue) IsOvertaken(now time.Time, root model.RootKey) bool {
 	return now.Sub(g.overtaken.since) >= q.config.GroupPatience && !now.Before(g.overtaken.rests)
 }
 
-// KeepsFor returns the duration of the next reservation for a group: first, doubled for
+// HoldTime returns the duration of the next reservation for a group: first, doubled for
 // each reservation that expired unused. So in the end it outlasts the pods that have to
 // end.
-func (q *Queue) KeepsFor(root model.RootKey, first time.Duration) time.Duration {
+func (q *Queue) HoldTime(root model.RootKey, first time.Duration) time.Duration {
 	if g := q.waiting(root); g != nil {
 		return doubled(first, g.overtaken.kept)
 	}
 	return first
 }
 
-// KeptInVain records that a reservation for a group expired unused. The pause before the
-// next one is as long as the reservation. first is the duration of the group's first
-// reservation.
-func (q *Queue) KeptInVain(now time.Time, root model.RootKey, first time.Duration) {
+// ReservationFailed records that a reservation for a group expired unused. The pause
+// before the next one is as long as the reservation. first is the duration of the group's
+// first reservation.
+func (q *Queue) ReservationFailed(now time.Time, root model.RootKey, first time.Duration) {
 	if g := q.waiting(root); g != nil {
 		g.overtaken.rests = now.Add(doubled(first, g.overtaken.kept))
 		g.overtaken.kept++
 	}
 }
 
-// SoughtInVain records that a group would not fit even without the pods that overtook it.
-// The next search follows after the group's patience, and this pause doubles each time.
-func (q *Queue) SoughtInVain(now time.Time, root model.RootKey) {
+// NoReservation records that a group would not fit even without the pods that overtook
+// it. The next search follows after the group's patience, and this pause doubles each
+// time.
+func (q *Queue) NoReservation(now time.Time, root model.RootKey) {
 	if g := q.waiting(root); g != nil {
 		g.overtaken.rests = now.Add(doubled(q.config.GroupPatience, g.overtaken.sought))
 		g.overtaken.sought++

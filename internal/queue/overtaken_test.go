@@ -13,11 +13,11 @@ func TestOvertaken(t *testing.T) {
 	root := model.RootKey{Key: key}
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	q := &Queue{config: Config{GroupPatience: time.Minute, MaxBackoff: 10 * time.Second, State: state.New()}, groups: map[model.GroupKey]*group{}}
-	if q.IsOvertaken(now, root) || q.IsTried(root) || q.KeepsFor(root, time.Minute) != time.Minute {
+	if q.IsOvertaken(now, root) || q.IsTried(root) || q.HoldTime(root, time.Minute) != time.Minute {
 		t.Error("a group that does not wait is overtaken")
 	}
-	q.KeptInVain(now, root, time.Minute)
-	q.SoughtInVain(now, root)
+	q.ReservationFailed(now, root, time.Minute)
+	q.NoReservation(now, root)
 	g := &group{key: key, members: map[model.PodKey]*entry{{Name: "a"}: {}, {Name: "b"}: {}, {Name: "c"}: {}, {Name: "d"}: {}}}
 	q.groups[key] = g
 	if q.IsOvertaken(now.Add(time.Hour), root) {
@@ -47,17 +47,17 @@ func TestOvertaken(t *testing.T) {
 	// not change the duration of reservations.
 	at := now.Add(time.Hour)
 	for _, minutes := range []time.Duration{1, 2, 4, 8, 16, 32, 32} {
-		q.SoughtInVain(at, root)
+		q.NoReservation(at, root)
 		at = at.Add(minutes * time.Minute)
 		if q.IsOvertaken(at.Add(-1), root) || !q.IsOvertaken(at, root) {
 			t.Errorf("it is not looked for after %d minutes", minutes)
 		}
 	}
 	for _, minutes := range []time.Duration{5, 10, 20, 40, 80, 160, 160} {
-		if got := q.KeepsFor(root, 5*time.Minute); got != minutes*time.Minute {
-			t.Errorf("room is kept for %s, want %d minutes", got, minutes)
+		if got := q.HoldTime(root, 5*time.Minute); got != minutes*time.Minute {
+			t.Errorf("room is held for %s, want %d minutes", got, minutes)
 		}
-		q.KeptInVain(at, root, 5*time.Minute)
+		q.ReservationFailed(at, root, 5*time.Minute)
 		at = at.Add(minutes * time.Minute)
 		if q.IsOvertaken(at.Add(-1), root) || !q.IsOvertaken(at, root) {
 			t.Errorf("it does not give way for %d minutes", minutes)
@@ -67,9 +67,9 @@ func TestOvertaken(t *testing.T) {
 	if got := q.maxBackoff(head); got != 20*time.Second {
 		t.Errorf("four members back off for %s", got)
 	}
-	q.config.State.Keep(root, []model.GroupKey{key}, nil)
+	q.config.State.HoldRoom(root, []model.GroupKey{key}, nil)
 	if got := q.maxBackoff(head); got != 10*time.Second {
-		t.Errorf("while room is kept, they back off for %s", got)
+		t.Errorf("while room is held, they back off for %s", got)
 	}
 	if _, err := New(Config{State: state.New(), BackoffInitial: 1, MaxBackoff: 1, MaxParked: 1, GroupPatience: -1}); err == nil || err.Error() != "patience of pod groups -1ns: must not be negative" {
 		t.Errorf("a negative patience: %v", err)

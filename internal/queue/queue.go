@@ -291,7 +291,7 @@ func (q *Queue) Wake(now time.Time, delta state.Delta) {
 			q.gone(victim)
 		}
 		q.missed.add(*event)
-		q.hear(*event, ok)
+		q.deliver(*event, ok)
 	}
 	q.hearOverdue(now)
 	q.wakeSlice(now)

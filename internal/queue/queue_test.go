@@ -229,10 +229,10 @@ func TestPodsThatLeaveAreForgotten(t *testing.T) {
 	q := newQueue(t)
 	key := model.PodKey{Namespace: "ns", Name: "p"}
 	for name, prepare := range map[string]func(){
-		"active":  func() {},
-		"parked":  func() { reject(q, at(0), pop(t, q, at(0), "p"), "Fit") },
-		"erring":  func() { fail(q, at(0), pop(t, q, at(0), "p")) },
-		"binding": func() { SettlePod(q, at(0), pop(t, q, at(0), "p"), plan.Decision{Outcome: plan.Placed}) },
+		"active":       func() {},
+		"parked":       func() { reject(q, at(0), pop(t, q, at(0), "p"), "Fit") },
+		"errorBackoff": func() { fail(q, at(0), pop(t, q, at(0), "p")) },
+		"binding":      func() { SettlePod(q, at(0), pop(t, q, at(0), "p"), plan.Decision{Outcome: plan.Placed}) },
 	} {
 		q.Wake(at(0), arrived(pod("p", 0)))
 		prepare()
@@ -350,12 +350,12 @@ func TestActivate(t *testing.T) {
 	q := newQueue(t)
 	gatedPod := pod("gated", 0)
 	gatedPod.Object.Labels = map[string]string{"gate": "yes"}
-	q.Wake(at(0), arrived(pod("parked", 9), pod("erring", 8), gatedPod))
+	q.Wake(at(0), arrived(pod("parked", 9), pod("errorBackoff", 8), gatedPod))
 	reject(q, at(0), pop(t, q, at(0), "parked"), "Affinity")
-	fail(q, at(0), pop(t, q, at(0), "erring"))
+	fail(q, at(0), pop(t, q, at(0), "errorBackoff"))
 	key := func(name string) model.PodKey { return model.PodKey{Namespace: "ns", Name: name} }
-	q.Activate(at(0.1), []model.PodKey{key("parked"), key("erring"), key("gated"), key("noPlugin")})
-	for _, want := range []string{"parked", "erring", ""} {
+	q.Activate(at(0.1), []model.PodKey{key("parked"), key("errorBackoff"), key("gated"), key("noPlugin")})
+	for _, want := range []string{"parked", "errorBackoff", ""} {
 		if w := pop(t, q, at(0.2), want); w != nil {
 			SettlePod(q, at(0.2), w, plan.Decision{Outcome: plan.Placed})
 		}
@@ -430,10 +430,10 @@ func TestMovesOfGonePodsAreForgotten(t *testing.T) {
 // clock jumps back.
 func TestClockSetBack(t *testing.T) {
 	q := newQueue(t)
-	q.Wake(at(7200), arrived(pod("erring", 1), pod("parked", 0)))
-	fail(q, at(7200), pop(t, q, at(7200), "erring"))
+	q.Wake(at(7200), arrived(pod("errorBackoff", 1), pod("parked", 0)))
+	fail(q, at(7200), pop(t, q, at(7200), "errorBackoff"))
 	reject(q, at(7200), pop(t, q, at(7200), "parked"), "Fit")
-	w := pop(t, q, at(0), "erring")
+	w := pop(t, q, at(0), "errorBackoff")
 	SettlePod(q, at(0), w, plan.Decision{Outcome: plan.Placed})
 	q.Wake(at(0), podDeleted)
 	pop(t, q, at(0), "parked")

@@ -7,6 +7,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
+// Wake delivers events; wakeSlice runs the hints and moves the pods that they help.
+//
 // An event may concern very many parked pods. So that the loop never stalls, events are
 // processed in slices: each round runs a bounded number of hints and moves a bounded
 // number of pods. The next round continues. Between rounds, changes are applied and pods
@@ -90,8 +92,8 @@ func (q *Queue) Unfinished() bool {
 // Waking reports whether the last call of Wake left pods to wake.
 func (q *Queue) Waking() bool { return q.waking.left() > 0 || q.parked.woken.size() > 0 }
 
-// hear adds an event for the pods that are parked now.
-func (q *Queue) hear(event model.Event, victim bool) {
+// deliver adds an event for the pods that are parked now.
+func (q *Queue) deliver(event model.Event, victim bool) {
 	if len(q.parked.inOrder) == 0 {
 		return
 	}

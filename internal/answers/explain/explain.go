@@ -267,9 +267,9 @@ func (s *Snapshot) nameLeavers(a *Explanation, pod *model.Pod) {
 		return
 	}
 	profile := s.profiles[pod.SchedulerName]
-	if profile.Outside != nil {
-		profile.Outside.Begin(s.state.View(), pod)
-		defer profile.Outside.End()
+	if profile.External != nil {
+		profile.External.Begin(s.state.View(), pod)
+		defer profile.External.End()
 	}
 	for i, f := range profile.PreFilters {
 		if i < 64 && pod.SkipsPreFilter&(1<<i) != 0 {

@@ -50,7 +50,7 @@ func TestLeftOutByExternal(t *testing.T) {
 		t.Fatal(err)
 	}
 	p, o := scheduler.Profiles[0], &turn{}
-	p.Outside, p.PreFilters, p.PreFilterOrder = o, append(p.PreFilters, plugintest.PartsOf(onlyOne{t, o, "n2"}).PreFilter), append(p.PreFilterOrder, "OnlyOne")
+	p.External, p.PreFilters, p.PreFilterOrder = o, append(p.PreFilters, plugintest.PartsOf(onlyOne{t, o, "n2"}).PreFilter), append(p.PreFilterOrder, "OnlyOne")
 	s, err := explain.New(scheduler, []*v1.Node{node("n1", "4"), node("n2", "4"), node("n3", "1")}, []*v1.Pod{pod("web", "2", "")}, nil, time.Time{})
 	if err != nil {
 		t.Fatal(err)

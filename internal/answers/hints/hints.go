@@ -42,7 +42,7 @@ const (
 	searchEvery = 10 * time.Minute
 )
 
-// Finder is a loop.Adviser. Only the loop's goroutine uses it.
+// Finder is a loop.Hints. Only the loop's goroutine uses it.
 type Finder struct {
 	in     *ingest.Ingest // compiles pods only
 	now    func() time.Time
@@ -242,7 +242,7 @@ func (f *Finder) find(now time.Time, e *engine.Engine, s *state.State, pod *mode
 	var alike bool
 	f.spend(e, func() { of.shape, alike = e.ShapeOf(s.View(), pod) })
 	if !alike || ownUID(pod) != "" {
-		if profile := e.Profile(pod.SchedulerName); profile == nil || profile.Outside != nil || len(profile.Extenders) > 0 {
+		if profile := e.Profile(pod.SchedulerName); profile == nil || profile.External != nil || len(profile.Extenders) > 0 {
 			return nil // External plugins and extenders cannot be called here.
 		}
 		of.shape, of.uid, of.needs = engine.Shape{}, string(pod.UID), engine.KindOf(pod)

@@ -167,14 +167,14 @@ func (s *Store) Shrink() {
 	s.alike = shrink.Map(s.alike, &p.alike)
 }
 
-// Kept is the number of objects and indexes in the store. Nodes include nodes without a
+// Sizes is the number of objects and indexes in the store. Nodes include nodes without a
 // slot that have local pools. Used are the devices that claims use. Withdrawn are the
 // pools with used devices that no slice publishes.
-type Kept struct{ Claims, Classes, Slices, Rules, Pools, Wide, Nodes, Used, Withdrawn, Alike int }
+type Sizes struct{ Claims, Classes, Slices, Rules, Pools, Wide, Nodes, Used, Withdrawn, Alike int }
 
-// Kept returns how many objects and indexes the store holds.
-func (s *Store) Kept() Kept {
-	return Kept{
+// Sizes returns how many objects and indexes the store holds.
+func (s *Store) Sizes() Sizes {
+	return Sizes{
 		Claims: len(s.claims), Classes: len(s.classes), Slices: len(s.slices), Rules: len(s.rules), Pools: len(s.pools), Wide: len(s.wide), Nodes: len(s.nodes),
 		Used: len(s.users) + len(s.allocated.AllocatedSharedDeviceIDs), Withdrawn: len(s.withdrawn), Alike: len(s.alike),
 	}

@@ -210,7 +210,7 @@ func TestPromises(t *testing.T) {
 	r.Set(claimOf("c", "2"))
 	expect("another claim has the name", false)
 	r.Remove(key.DeviceRef())
-	if kept := r.Kept(); kept.Claims != 0 || kept.Used != 0 {
+	if kept := r.Sizes(); kept.Claims != 0 || kept.Used != 0 {
 		t.Errorf("%+v is kept of claims that are gone", kept)
 	}
 }
@@ -469,7 +469,7 @@ func TestAlikeNodes(t *testing.T) {
 		}
 		r.mustBeSound(t)
 	}
-	if kept := r.Kept(); kept.Alike != 1 {
+	if kept := r.Sizes(); kept.Alike != 1 {
 		t.Errorf("%+v is kept", kept)
 	}
 }

@@ -159,11 +159,11 @@ func TestObjectsOfDevices(t *testing.T) {
 			t.Errorf("%v was %v before it was set again", o.Ref(), before)
 		}
 	}
-	if got, want := fmt.Sprintf("%+v", s.Kept()), "{Claims:1 Classes:1 Slices:1 Rules:1 Pools:1 Wide:1 Nodes:0 Used:1 Withdrawn:0 Alike:0}"; got != want {
+	if got, want := fmt.Sprintf("%+v", s.Sizes()), "{Claims:1 Classes:1 Slices:1 Rules:1 Pools:1 Wide:1 Nodes:0 Used:1 Withdrawn:0 Alike:0}"; got != want {
 		t.Errorf("kept are %s, want %s", got, want)
 	}
 	s.Set(claimOf("x", "u", "p/d0#s1"))
-	if used := s.Kept().Used; used != 1 {
+	if used := s.Sizes().Used; used != 1 {
 		t.Errorf("%d devices are used, want a share", used)
 	}
 	sound(t, s)
@@ -176,7 +176,7 @@ func TestObjectsOfDevices(t *testing.T) {
 		}
 	}
 	s.Shrink()
-	if got := s.Kept(); got != (Kept{}) {
+	if got := s.Sizes(); got != (Sizes{}) {
 		t.Errorf("kept are %+v", got)
 	}
 	sound(t, s)

@@ -277,8 +277,8 @@ func TestWithdrawnAreBounded(t *testing.T) {
 	if work := r.Work().Described - described; work > 50*110 {
 		t.Errorf("%d descriptions for 50 claims", work)
 	}
-	if r.Kept().Withdrawn != 0 || r.offered(0) != "p/counters=10Gi" {
-		t.Errorf("%+v is kept, and %s left", r.Kept(), r.offered(0))
+	if r.Sizes().Withdrawn != 0 || r.offered(0) != "p/counters=10Gi" {
+		t.Errorf("%+v is kept, and %s left", r.Sizes(), r.offered(0))
 	}
 	r.mustBeSound(t)
 }

@@ -193,7 +193,7 @@ func TestSlots(t *testing.T) {
 func TestUnseated(t *testing.T) {
 	r := newRecorder(t, "a", "b")
 	r.Set(slice("w", "*", "p", 1, "d0"))
-	if kept := r.Kept(); kept.Alike != 1 || kept.Nodes != 2 || kept.Wide != 1 {
+	if kept := r.Sizes(); kept.Alike != 1 || kept.Nodes != 2 || kept.Wide != 1 {
 		t.Errorf("%+v", kept)
 	}
 	r.Unseat(1)
@@ -203,7 +203,7 @@ func TestUnseated(t *testing.T) {
 		}
 	}
 	r.Unseat(0)
-	if kept := r.Kept(); kept.Alike != 0 || kept.Nodes != 0 {
+	if kept := r.Sizes(); kept.Alike != 0 || kept.Nodes != 0 {
 		t.Errorf("%+v", kept)
 	}
 	for range r.AlikeSince(0) {
@@ -291,7 +291,7 @@ func TestAwaited(t *testing.T) {
 	}
 	r.Hold(model.Ref{Kind: model.ResourceSliceKind, Name: "c"}, pod, promise)
 	r.Hold(key.DeviceRef(), pod, otherValue{})
-	if r.IsPromised(key) || r.Kept().Claims != 0 {
+	if r.IsPromised(key) || r.Sizes().Claims != 0 {
 		t.Error("other holds are promises")
 	}
 	r.Hold(key.DeviceRef(), pod, promise)
@@ -312,7 +312,7 @@ func TestAwaited(t *testing.T) {
 	if broken, of := r.Release(key.DeviceRef(), model.PodKey{Name: "other"}); broken != nil || of != nil {
 		t.Errorf("another pod breaks %v of %v", broken, of)
 	}
-	if broken, of := r.Release(key.DeviceRef(), pod); broken != promise || of != nil || r.Kept().Claims != 0 {
+	if broken, of := r.Release(key.DeviceRef(), pod); broken != promise || of != nil || r.Sizes().Claims != 0 {
 		t.Errorf("the end breaks %v of %v", broken, of)
 	}
 	now := claimOf("c", "1")

@@ -23,7 +23,7 @@ import (
 // Compile computes a pending pod's needs.
 type Compile func(pod *model.Pod)
 
-// Ingest collects changes. It is safe for concurrent use.
+// Ingest collects the changes of informers for the loop. It is safe for concurrent use.
 type Ingest struct {
 	compile   map[string]Compile // by scheduler name
 	malformed func(ref model.Ref, problem any)

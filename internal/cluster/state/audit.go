@@ -17,7 +17,7 @@ func (s *State) Audit() error {
 	}
 	for _, check := range []func(*audit.Violations){
 		s.auditSlots, s.auditPods, s.auditUsage, s.auditBands, s.auditEvicted, s.auditBudgets, s.auditImages, s.auditNominations, s.auditHolds,
-		s.auditOwners, s.auditJournals, s.auditTopologies, s.auditPopulation, s.auditNamespaces, s.auditTallies, s.auditTerms, s.auditWeighed, s.auditAmounts, s.auditStorage, s.auditLearned, s.auditGroups, s.auditComposites, s.auditDisplaced, s.auditKept,
+		s.auditOwners, s.auditJournals, s.auditTopologies, s.auditPopulation, s.auditNamespaces, s.auditTallies, s.auditTerms, s.auditWeighed, s.auditAmounts, s.auditStorage, s.auditLearned, s.auditGroups, s.auditComposites, s.auditDisplaced, s.auditRoomHolds,
 	} {
 		check(v)
 	}
@@ -239,7 +239,7 @@ func (s *State) auditNominations(v *audit.Violations) {
 			v.Add("no pods are nominated to node %s, which byNode has", node)
 		}
 		for i, pod := range pods {
-			if s.nominations.keptFor[pod] != nil && pod.NominatedNode == node {
+			if s.nominations.holdFor[pod] != nil && pod.NominatedNode == node {
 				continue
 			}
 			listed++

@@ -172,7 +172,7 @@ func (u *Use) RemoveBand(b *Band) {
 	u.node.pods -= int(b.Pods)
 }
 
-// Used returns the amounts, and the number of pods.
+// Used returns the resources that the pods use, and their number.
 func (u *Use) Used() (used *model.Resources, pods int) { return &u.node.used.Resources, u.node.pods }
 
 // NodeWith returns the view of a node with another use, valid until the use changes. Of

@@ -83,9 +83,9 @@
 // devices; Holders lists who holds an object. Nominated pods take no room, but a pod that
 // does not outrank them must fit beside them. Nominations by out-of-tree plugins are
 // added at the end of a turn; until then Renominated lists them. Displace takes pods off
-// their nodes for the search of a pod group; they return before any other reader. Keep
-// reserves room for a group that was overtaken (keep.go). Pod groups and their members on
-// nodes are in groups.go, trees of groups in composites.go.
+// their nodes for the search of a pod group; they return before any other reader.
+// HoldRoom reserves room for a group that was overtaken (roomhold.go). Pod groups and
+// their members on nodes are in groups.go, trees of groups in composites.go.
 //
 // Objects that the API server returned from our own writes are learned before the watch
 // shows them (learned.go); older versions from the watch are then ignored. An object that

@@ -57,9 +57,9 @@ func TestNothingIsKeptOfWhatIsGone(t *testing.T) {
 		{Kind: model.ObjectSet, Ref: service, Object: build.Service("web", map[string]string{"app": "x"})},
 		{Kind: model.ObjectSet, Ref: set, Object: &appsv1.ReplicaSet{Spec: appsv1.ReplicaSetSpec{Selector: &metav1.LabelSelector{}}}},
 	})
-	if have, want := s.Kept(), (Kept{Terms: 1, Topologies: 1, Images: 1, Selectors: 2, Namespaces: 1, LabelSets: 1, Storage: storage.Kept{
+	if have, want := s.Sizes(), (Sizes{Terms: 1, Topologies: 1, Images: 1, Selectors: 2, Namespaces: 1, LabelSets: 1, Storage: storage.Sizes{
 		Claims: 1, Volumes: 2, Classes: 1, Drivers: 1, Nodes: 2, Attachments: 1, Capacities: 1, Reaches: 2, Groups: 2, Used: 1,
-	}, Devices: devices.Kept{Claims: 1, Classes: 1, Slices: 2, Rules: 1, Pools: 2, Wide: 1, Nodes: 2, Used: 1, Alike: 1}}); have != want {
+	}, Devices: devices.Sizes{Claims: 1, Classes: 1, Slices: 2, Rules: 1, Pools: 2, Wide: 1, Nodes: 2, Used: 1, Alike: 1}}); have != want {
 		t.Errorf("kept is %+v, want %+v", have, want)
 	}
 	s.Apply([]model.Change{
@@ -71,7 +71,7 @@ func TestNothingIsKeptOfWhatIsGone(t *testing.T) {
 		s.Apply([]model.Change{{Kind: model.ObjectGone, Ref: object.Ref()}})
 	}
 	// Topologies are swept later; a bounded number of reaches is kept for a while.
-	if have, want := s.Kept(), (Kept{Topologies: 1, Storage: storage.Kept{Reaches: 2}}); have != want {
+	if have, want := s.Sizes(), (Sizes{Topologies: 1, Storage: storage.Sizes{Reaches: 2}}); have != want {
 		t.Errorf("kept is %+v after all is gone, want %+v", have, want)
 	}
 }

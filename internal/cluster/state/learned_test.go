@@ -87,8 +87,8 @@ func TestLearnedIsForOneStore(t *testing.T) {
 			t.Errorf("of %v the version %v is known", shown.Ref(), known)
 		}
 		s.Apply([]model.Change{{Kind: model.ObjectGone, Ref: shown.Ref()}})
-		if known := s.compiled(shown.Ref()); known != nil || s.Kept().Learned != 0 {
-			t.Errorf("of %v the version %v is known when it is gone, and %d are learned", shown.Ref(), known, s.Kept().Learned)
+		if known := s.compiled(shown.Ref()); known != nil || s.Sizes().Learned != 0 {
+			t.Errorf("of %v the version %v is known when it is gone, and %d are learned", shown.Ref(), known, s.Sizes().Learned)
 		}
 	}
 	budget := compiled(model.NewDisruptionBudget(budgetOf("ns", "b", "app=web", 1)))

@@ -60,13 +60,13 @@ func TestHoldsOfDevicesLinger(t *testing.T) {
 			s, pod := promised(true)
 			s.Apply([]model.Change{gone})
 			audited(t, s)
-			if s.Held() != 1 || s.devices.Kept().Used != 1 || s.Pods() != 0 {
-				t.Errorf("%s: %d objects are held, %d devices used, %d pods placed", name, s.Held(), s.devices.Kept().Used, s.Pods())
+			if s.Held() != 1 || s.devices.Sizes().Used != 1 || s.Pods() != 0 {
+				t.Errorf("%s: %d objects are held, %d devices used, %d pods placed", name, s.Held(), s.devices.Sizes().Used, s.Pods())
 			}
 			s.Apply([]model.Change{{Kind: model.BindDone, Bind: &model.BindingResult{Pod: pod, NodeName: "a", Err: err}}})
 			audited(t, s)
-			if s.Held() != 0 || s.devices.Kept().Used != 0 {
-				t.Errorf("%s, and the binding has ended: %d objects are held, %d devices used", name, s.Held(), s.devices.Kept().Used)
+			if s.Held() != 0 || s.devices.Sizes().Used != 0 {
+				t.Errorf("%s, and the binding has ended: %d objects are held, %d devices used", name, s.Held(), s.devices.Sizes().Used)
 			}
 		}
 	}
@@ -99,8 +99,8 @@ func TestLearnedCreation(t *testing.T) {
 			} else {
 				got = append(got, "none")
 			}
-			if s.devices.Kept().Used != 1 {
-				t.Errorf("%s: %d devices are in use after %v", steps, s.devices.Kept().Used, got)
+			if s.devices.Sizes().Used != 1 {
+				t.Errorf("%s: %d devices are in use after %v", steps, s.devices.Sizes().Used, got)
 			}
 		}
 		if want := strings.TrimSuffix(steps, " again"); strings.Join(got, " ") != want {

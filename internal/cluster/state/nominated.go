@@ -13,18 +13,18 @@ import (
 // use its resources yet, but pods that do not outrank them must leave enough for them.
 //
 // Invariant: byPod and byNode hold the same pods, each once and under its own names; no
-// list is empty. A pod on a node is not among them. byNode also has the pods of kept.
+// list is empty. A pod on a node is not among them. byNode also has the pods of holds.
 type nominations struct {
-	// kept has the pods with reservations, see Keep.
-	kept map[model.RootKey]*keptRoom
-	// Invariant: keptOf has the PodGroups of kept, each with the reservation for it or
+	// holds has the room held for pod groups, see HoldRoom.
+	holds map[model.RootKey]*roomHold
+	// Invariant: holdOf has the PodGroups of holds, each with the reservation for it or
 	// its tree.
-	keptOf map[model.GroupKey]*keptRoom
-	// Invariant: keptFor has the reservation of each of these pods.
-	keptFor map[*model.Pod]*keptRoom
-	keeping uint32 // number of reservations so far
-	byPod   map[model.PodKey]*model.Pod
-	byNode  map[string][]*model.Pod
+	holdOf map[model.GroupKey]*roomHold
+	// Invariant: holdFor has the reservation of each of these pods.
+	holdFor  map[*model.Pod]*roomHold
+	lastHold uint32 // number of reservations so far
+	byPod    map[model.PodKey]*model.Pod
+	byNode   map[string][]*model.Pod
 	// version changes whenever a pod is nominated, loses its nomination, or has a new
 	// version.
 	version uint64
@@ -252,9 +252,9 @@ func (s *State) unlistNomination(pod *model.Pod) {
 	s.changedNominations(pod.NominatedNode)
 }
 
-// Nominated returns the number of pods that are nominated to nodes or have reservations
-// there.
-func (s *State) Nominated() int { return len(s.nominations.byPod) + len(s.nominations.keptFor) }
+// Nominated returns the number of pods with a nominated node, or with room held for their
+// pod group.
+func (s *State) Nominated() int { return len(s.nominations.byPod) + len(s.nominations.holdFor) }
 
 // NominationsVersion changes whenever the result of NominatedPods may change.
 func (v View) NominationsVersion() uint64 { return v.s.nominations.version }

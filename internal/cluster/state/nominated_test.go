@@ -116,7 +116,7 @@ func TestVolumesOfNominatedPods(t *testing.T) {
 			t.Errorf("%s: in use = %t, want %t", step.name, got, step.want)
 		}
 	}
-	if n := s.storage.Kept().Used; n != 0 {
+	if n := s.storage.Sizes().Used; n != 0 {
 		t.Errorf("%d volumes are in use without a pod", n)
 	}
 }

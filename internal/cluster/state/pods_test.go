@@ -164,8 +164,8 @@ func TestTermsThatCannotBeParsed(t *testing.T) {
 	}
 	s.Apply([]model.Change{{Kind: model.PodSet, Pod: carrier("p", "a")}})
 	audited(t, s)
-	if n := len(s.TermsMatching(carrier("asks", ""))); n != 1 || s.Kept().Terms != 1 {
-		t.Errorf("%d terms select a pod, %d are kept", n, s.Kept().Terms)
+	if n := len(s.TermsMatching(carrier("asks", ""))); n != 1 || s.Sizes().Terms != 1 {
+		t.Errorf("%d terms select a pod, %d are kept", n, s.Sizes().Terms)
 	}
 	d := s.View().Draft()
 	d.Add(carrier("q", ""), 0)
@@ -179,8 +179,8 @@ func TestTermsThatCannotBeParsed(t *testing.T) {
 		t.Errorf("the draft has other carriers of %d terms, want 1", differences)
 	}
 	s.Apply([]model.Change{{Kind: model.PodGone, Key: model.PodKey{Namespace: metav1.NamespaceDefault, Name: "p"}}})
-	if audited(t, s); s.Kept().Terms != 0 {
-		t.Errorf("%d terms are kept", s.Kept().Terms)
+	if audited(t, s); s.Sizes().Terms != 0 {
+		t.Errorf("%d terms are kept", s.Sizes().Terms)
 	}
 }
 

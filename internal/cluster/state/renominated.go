@@ -52,7 +52,7 @@ func (v View) NominatedBeforeWith(r *Renominated, pod *model.Pod, slot int32) []
 	before = slices.DeleteFunc(slices.Clone(before), func(other *model.Pod) bool {
 		_, changed := r.pods[other.UID]
 		// A reservation is no nomination.
-		return changed && v.s.nominations.keptFor[other] == nil
+		return changed && v.s.nominations.holdFor[other] == nil
 	})
 	for _, other := range r.on[slot] {
 		if v.comesBefore(other, pod) {

@@ -129,7 +129,7 @@ func (s *State) auditStorage(v *audit.Violations) {
 		}
 		seats[slot] = seat
 	}
-	nominated := slices.AppendSeq(slices.Collect(maps.Values(s.nominations.byPod)), maps.Keys(s.nominations.keptFor))
+	nominated := slices.AppendSeq(slices.Collect(maps.Values(s.nominations.byPod)), maps.Keys(s.nominations.holdFor))
 	s.storage.Audit(v, seats, nominated, func(object model.Ref, pod model.PodKey) bool {
 		return slices.ContainsFunc(s.held[object], func(h Holder) bool { return h.Pod == pod })
 	})

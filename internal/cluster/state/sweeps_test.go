@@ -96,8 +96,8 @@ func TestLabelSetsWithoutPodsAreSwept(t *testing.T) {
 		for app := range row.empty {
 			s.Apply([]model.Change{podGone(fmt.Sprint("p", app))})
 		}
-		if s.Apply(nil); len(s.population.sets) != row.left || s.Kept().LabelSets != row.full {
-			t.Errorf("%d with pods and %d without: %d are left, %d with pods, want %d", row.full, row.empty, len(s.population.sets), s.Kept().LabelSets, row.left)
+		if s.Apply(nil); len(s.population.sets) != row.left || s.Sizes().LabelSets != row.full {
+			t.Errorf("%d with pods and %d without: %d are left, %d with pods, want %d", row.full, row.empty, len(s.population.sets), s.Sizes().LabelSets, row.left)
 		}
 		audited(t, s)
 	}

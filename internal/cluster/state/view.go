@@ -272,8 +272,8 @@ func (v View) Storage() *storage.Store { return v.s.storage }
 // hold and free no devices, as in kube-scheduler.
 func (v View) Devices() *devices.Store { return v.s.devices }
 
-// Nominated returns the number of pods that are nominated to nodes or have reservations
-// there.
+// Nominated returns the number of pods with a nominated node, or with room held for their
+// pod group.
 func (v View) Nominated() int { return v.s.Nominated() }
 
 // IsNominated reports whether the pod is nominated.
@@ -304,7 +304,7 @@ func (v View) comesBefore(nominated, pod *model.Pod) bool {
 		return false
 	}
 	// The reservation is for the pod's own group or tree.
-	if k := v.s.nominations.keptFor[nominated]; k != nil && v.s.nominations.keptOf[pod.Group] == k {
+	if k := v.s.nominations.holdFor[nominated]; k != nil && v.s.nominations.holdOf[pod.Group] == k {
 		return false
 	}
 	return !v.areTriedTogether(nominated.Group, pod.Group)
@@ -335,7 +335,7 @@ func (v View) areTriedTogether(a, b model.GroupKey) bool {
 func (v View) NominatedBelow(pod *model.Pod, slot int32) []*model.Pod {
 	var below []*model.Pod
 	for _, other := range v.s.nominations.byNode[v.s.name[slot]] {
-		if other.Priority < pod.Priority && !v.d.places(other.Key()) && v.s.nominations.keptFor[other] == nil &&
+		if other.Priority < pod.Priority && !v.d.places(other.Key()) && v.s.nominations.holdFor[other] == nil &&
 			(!other.NominatedByPlugin || isNominatedInAPI(other)) {
 			below = append(below, other)
 		}

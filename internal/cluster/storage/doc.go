@@ -45,7 +45,7 @@
 // Promises are holds of placements: a volume for a claim, or the node to provision for. A
 // promise counts while the object has the version that was promised. A newer version
 // shows the changes of others, as in kube-scheduler, where it replaces the assumed one.
-// Completed writes stay when a placement fails. If the selected node of a claim no longer
-// exists, VolumeBinding's PostFilter removes the annotation, provided that the API server
-// has no such node either (plan.Write.IfAbsent).
+// Completed writes stay when a placement fails. If a claim's annotation selected-node
+// names a node that is gone, also from the API server, VolumeBinding's PostFilter removes
+// the annotation (plan.Write.IfAbsent).
 package storage

@@ -34,14 +34,14 @@ func TestVersionsBefore(t *testing.T) {
 			model.NewVolumeAttachment(build.VolumeAttachment("a", "attacher=d node=n volume=v")), model.NewVolumeAttachment(build.VolumeAttachment("a", "attacher=e node=n volume=v")),
 		}, nil},
 	} {
-		kept := s.Kept()
+		kept := s.Sizes()
 		kept.Reaches = 0
 		gone := func(when string) {
 			t.Helper()
 			if before := s.Remove(row.versions[0].Ref()); before != nil {
 				t.Errorf("%s, %s: %v was there", row.name, when, before)
 			}
-			now := s.Kept()
+			now := s.Sizes()
 			if now.Reaches = 0; now != kept { // an unused reach is kept for a while
 				t.Errorf("%s, %s: %+v are kept, want %+v", row.name, when, now, kept)
 			}
@@ -85,15 +85,15 @@ func TestWhatClaimsAreFollowedBy(t *testing.T) {
 			s.Set(model.NewVolume(build.PersistentVolume("v", "phase=Bound")))
 		}
 		s.Set(model.NewClaim(build.PersistentVolumeClaim("c", row.claim)))
-		unused := s.Kept()
+		unused := s.Sizes()
 		p := pod("p", build.Claims("c"))
 		s.Place(0, p)
-		if kept := s.Kept(); kept.Volumes != row.volumes || kept.Classes != row.classes {
+		if kept := s.Sizes(); kept.Volumes != row.volumes || kept.Classes != row.classes {
 			t.Errorf("%q, the volume exists: %t: %d volumes and %d classes are kept, want %d and %d", row.claim, row.volume, kept.Volumes, kept.Classes, row.volumes, row.classes)
 		}
 		s.Displace(0, p)
-		if s.Kept() != unused {
-			t.Errorf("%q: without the pod %+v are kept, want %+v", row.claim, s.Kept(), unused)
+		if s.Sizes() != unused {
+			t.Errorf("%q: without the pod %+v are kept, want %+v", row.claim, s.Sizes(), unused)
 		}
 	}
 }
@@ -156,7 +156,7 @@ func TestForgottenReachesTakeNothingAlong(t *testing.T) {
 			w.removeVolume(name)
 		}
 		w.audit()
-		if reaches := w.store.Kept().Reaches; reaches != 2*(3-i)+maxIdle {
+		if reaches := w.store.Sizes().Reaches; reaches != 2*(3-i)+maxIdle {
 			t.Errorf("%d reaches are kept, want %d of zones and %d that are idle", reaches, 2*(3-i), maxIdle)
 		}
 		name := "n" + zone
@@ -207,7 +207,7 @@ func TestGroups(t *testing.T) {
 		s := New(func(int32, model.Aspect) {})
 		s.Set(model.NewVolume(build.PersistentVolume("a", row.a, row.onA)))
 		s.Set(model.NewVolume(build.PersistentVolume("b", row.b, row.onB)))
-		if same := s.Kept().Groups == 1; same != row.sameGroup {
+		if same := s.Sizes().Groups == 1; same != row.sameGroup {
 			t.Errorf("%q and %q (%s): in one group: %t", row.a, row.b, row.why, same)
 		}
 	}
@@ -254,7 +254,7 @@ func TestFreeVolumes(t *testing.T) {
 		}
 		w.audit()
 	}
-	if kept := w.store.Kept(); kept.Groups+kept.Volumes+kept.Classes > 0 {
+	if kept := w.store.Sizes(); kept.Groups+kept.Volumes+kept.Classes > 0 {
 		t.Errorf("%+v are kept", kept)
 	}
 }

@@ -99,14 +99,14 @@ func (s *Store) Shrink() {
 	s.reaches.byText = shrink.Map(s.reaches.byText, &p.reaches)
 }
 
-// Kept has the numbers of objects and indexes in the store. Nodes include nodes without a
-// slot that have a CSINode or attachments. Reaches include a bounded number of unused
+// Sizes has the numbers of objects and indexes in the store. Nodes include nodes without
+// a slot that have a CSINode or attachments. Reaches include a bounded number of unused
 // ones. Used are the volumes in use by placed or nominated pods, or attached.
-type Kept struct{ Claims, Volumes, Classes, Drivers, Nodes, Attachments, Capacities, Reaches, Groups, Used int }
+type Sizes struct{ Claims, Volumes, Classes, Drivers, Nodes, Attachments, Capacities, Reaches, Groups, Used int }
 
-// Kept returns the numbers of objects and indexes in the store.
-func (s *Store) Kept() Kept {
-	k := Kept{
+// Sizes returns the numbers of objects and indexes in the store.
+func (s *Store) Sizes() Sizes {
+	k := Sizes{
 		Claims: len(s.claims), Volumes: len(s.volumes), Classes: len(s.classes), Drivers: len(s.drivers), Nodes: len(s.nodes),
 		Attachments: len(s.attachments), Capacities: len(s.capacities), Reaches: len(s.reaches.byText), Used: len(s.used),
 	}

@@ -147,12 +147,12 @@ func TestMemoryIsGivenBack(t *testing.T) {
 		}
 		s.Shrink()
 	}
-	kept, atFirst := s.Kept(), heap()
+	kept, atFirst := s.Sizes(), heap()
 	round()
 	before := heap()
 	round()
 	after := heap()
-	now := s.Kept()
+	now := s.Sizes()
 	if before > atFirst+1<<20 {
 		t.Errorf("the heap has %d KiB, %d KiB before everything came and went", before>>10, atFirst>>10)
 	}

@@ -27,9 +27,9 @@ func (e *Engine) Answer(v state.View, pod *model.Pod) (plan.Answer, error) {
 		}
 		return answer, nil
 	}
-	if p.Outside != nil {
-		p.Outside.Begin(v, pod)
-		defer p.Outside.End()
+	if p.External != nil {
+		p.External.Begin(v, pod)
+		defer p.External.End()
 	}
 	c, rejection, err := e.preFilter(v, p, pod)
 	if err != nil { // the decision has the error

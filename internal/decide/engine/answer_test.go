@@ -70,7 +70,7 @@ func TestAnswer(t *testing.T) {
 		},
 		"PreFilter rejects the pod, and evicting pods may help": {
 			change: func(x *small) {
-				x.profiles[x.p.Name].Outside = &noted{}
+				x.profiles[x.p.Name].External = &noted{}
 				x.p.PreFilters = []*plugin.PreFilter{plugintest.PartsOf(&preFilter{"N", plugin.PreFilterResult{Rejection: "no", Resolvable: true}}).PreFilter}
 			},
 			want: "a: Unschedulable of N: no\nb: Unschedulable of N: no\nc: Unschedulable of N: no\nd: Unschedulable of N: no",
@@ -197,7 +197,7 @@ func TestAnswersWithoutCycle(t *testing.T) {
 func TestAnswerEndsItsTurns(t *testing.T) {
 	for name, result := range map[string]plugin.PreFilterResult{"passes": {}, "rejects": {Rejection: "no"}, "fails": {Err: errors.New("no")}} {
 		o := &noted{}
-		x := newSmall(t, &plugin.Profile{Outside: o, PreFilters: []*plugin.PreFilter{plugintest.PartsOf(&preFilter{"N", result}).PreFilter}}, "a")
+		x := newSmall(t, &plugin.Profile{External: o, PreFilters: []*plugin.PreFilter{plugintest.PartsOf(&preFilter{"N", result}).PreFilter}}, "a")
 		if _, err := x.Answer(x.s.View(), x.pod()); err != nil {
 			t.Error(err)
 		}

@@ -62,7 +62,7 @@ func (e *Engine) detail(v state.View, pod *model.Pod, best int, tie uint64) (det
 // askedAgain returns the profile of a pod if its plugins can run again, or nil.
 func (e *Engine) askedAgain(v state.View, pod *model.Pod) *profile {
 	p := e.profiles[pod.SchedulerName]
-	if p == nil || p.Outside != nil || len(p.Extenders) > 0 || pod.Malformed != "" || pod.Terminating || v.Nodes() == 0 {
+	if p == nil || p.External != nil || len(p.Extenders) > 0 || pod.Malformed != "" || pod.Terminating || v.Nodes() == 0 {
 		return nil
 	}
 	return p

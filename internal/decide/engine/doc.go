@@ -122,7 +122,7 @@
 // # Out-of-tree plugins
 //
 // Results of out-of-tree plugins are never cached, and these plugins run after the
-// columns have narrowed the nodes (outside.go). A TurnFilter gets all remaining nodes in
+// columns have narrowed the nodes (external.go). A TurnFilter gets all remaining nodes in
 // one call. If none is feasible, and it stands before built-in filters, it also gets the
 // nodes that they reject, because the first rejection counts. Then extenders are called,
 // then PreScore and Score plugins. In dry runs a plugin gets each change through

@@ -249,9 +249,9 @@ func (e *Engine) decideBy(v state.View, m plan.Member, run *Run, following int) 
 
 // decide runs one pod's cycle.
 func (e *Engine) decide(v state.View, p *profile, d *plan.Decision, run *Run, following int) {
-	if p.Outside != nil {
-		p.Outside.Begin(v, d.Pod)
-		defer p.Outside.End()
+	if p.External != nil {
+		p.External.Begin(v, d.Pod)
+		defer p.External.End()
 	}
 	// 1. PreFilter: everything that can be found out without a node.
 	e.enter(PreFilter)

@@ -274,7 +274,7 @@ func TestPreFilterFromOutside(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			asks := &asksPotential{}
 			b := withPlugins(t, 4, func(p *plugin.Profile) {
-				p.Outside = &turn{t: t}
+				p.External = &turn{t: t}
 				p.PostFilters = []*plugin.PostFilter{plugintest.PartsOf(asks).PostFilter}
 				p.Filters = append(p.Filters, &claims{})
 				p.PreFilterOrder = nil

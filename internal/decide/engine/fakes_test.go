@@ -217,7 +217,7 @@ func (p *postFilter) PostFilter(c plugin.Cycle, pod *model.Pod) (plugin.PostFilt
 	return p.run(c.(*postFilterCycle), pod)
 }
 
-// noted is an Outside that records its calls.
+// noted is an External that records its calls.
 type noted struct{ calls []string }
 
 func (o *noted) Begin(state.View, *model.Pod)   { o.calls = append(o.calls, "begin") }

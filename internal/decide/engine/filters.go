@@ -75,7 +75,7 @@ type objection struct {
 	filter int
 	code   reason.Code
 	// kept, unless 0, means that only space held for a pod group makes the node
-	// infeasible: see state.View.KeptFor.
+	// infeasible: see state.View.RoomHolder.
 	kept uint32
 }
 

@@ -39,7 +39,7 @@ func TestRoomThatIsKept(t *testing.T) {
 		plugintest.Set(b.state, build.Node("n", build.Allocatable("cpu=3 pods=9")), build.Pod(build.Named("low"), build.NodeName("n"), build.Container("cpu=1"), row.low))
 		of := model.GroupKey{Namespace: "default", Name: "g"}
 		member := b.compiled(build.Pod(build.Named("member"), build.Container("cpu=2"), ofPriority(5)))
-		b.state.Keep(model.RootKey{Key: of}, []model.GroupKey{of}, []plan.Nomination{{Pod: member, Mode: plan.Set, NodeName: "n"}})
+		b.state.HoldRoom(model.RootKey{Key: of}, []model.GroupKey{of}, []plan.Nomination{{Pod: member, Mode: plan.Set, NodeName: "n"}})
 		e, err := engine.New(engine.Config{Profiles: []*plugin.Profile{b.profile}, Seed: 1})
 		if err != nil {
 			t.Fatal(err)
@@ -47,7 +47,7 @@ func TestRoomThatIsKept(t *testing.T) {
 		for _, turn := range []string{"first", "again"} {
 			pod := build.Pod(append([]build.PodOption{build.Named(turn), build.Container("cpu=1"), ofPriority(5)}, row.pod...)...)
 			d := e.Decide(b.state.View(), plan.Alone(b.compiled(pod)))
-			if kept := d.Rejection != nil && d.Rejection.Kept; kept != row.kept || (len(d.Nominations) == 1 && d.Nominations[0].Mode == plan.Clear) != row.ends || kept && len(d.Evictions) > 0 {
+			if kept := d.Rejection != nil && d.Rejection.HeldRoom; kept != row.kept || (len(d.Nominations) == 1 && d.Nominations[0].Mode == plan.Clear) != row.ends || kept && len(d.Evictions) > 0 {
 				t.Errorf("%s, %s: %s, kept: %t, nominations %+v, %d evictions", name, turn, d.Outcome, kept, d.Nominations, len(d.Evictions))
 			}
 		}

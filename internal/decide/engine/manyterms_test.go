@@ -138,7 +138,7 @@ func TestManyTermsTakeLittleMemory(t *testing.T) {
 		if have := b.state.TermListBytes(); have > 48<<20 || have < pods*terms*40 {
 			t.Errorf("%s: lists of terms take %d bytes", name, have)
 		}
-		if topologies := b.state.Kept().Topologies; topologies > 8 {
+		if topologies := b.state.Sizes().Topologies; topologies > 8 {
 			t.Errorf("%s: %d topologies are kept", name, topologies)
 		}
 		runtime.KeepAlive(b)

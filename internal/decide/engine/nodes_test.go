@@ -242,7 +242,7 @@ func TestBareScores(t *testing.T) {
 	} {
 		o := &noted{}
 		x := newSmall(t, &plugin.Profile{
-			Outside: o, Extenders: []plugin.Extender{returnsWhole{}}, Scores: []plugin.Weighted{{Score: plugintest.PartsOf(&rating{name: "S", reads: reads, raw: raw}).Score, Weight: 1}},
+			External: o, Extenders: []plugin.Extender{returnsWhole{}}, Scores: []plugin.Weighted{{Score: plugintest.PartsOf(&rating{name: "S", reads: reads, raw: raw}).Score, Weight: 1}},
 		}, "a", "b")
 		plugintest.Set(x.s, build.Pod(build.Named("on"), build.NodeName("a")))
 		if got := decided(x.decide(x.pod())); !strings.HasSuffix(got, want) {
@@ -272,11 +272,11 @@ func (returnsWhole) Filter(_ *v1.Pod, nodes []*v1.Node) (verdicts plugin.Extende
 }
 
 // TestSteps: the steps of a placement stand in the order of their stages. Steps of the
-// Outside stand behind those of single plugins.
+// External stand behind those of single plugins.
 func TestSteps(t *testing.T) {
 	s := &stepper{}
 	x := newSmall(t, &plugin.Profile{
-		Outside: &noted{}, Reserve: []*plugin.Reserve{plugintest.PartsOf(s).Reserve, plugintest.PartsOf(s).Reserve}, Permit: []*plugin.Permit{plugintest.PartsOf(s).Permit}, PreBind: []*plugin.PreBind{plugintest.PartsOf(s).PreBind}, BindSteps: []*plugin.BindSteps{{Name: s.Name(), Steps: s.BindSteps}}, PostBind: []*plugin.PostBind{plugintest.PartsOf(s).PostBind},
+		External: &noted{}, Reserve: []*plugin.Reserve{plugintest.PartsOf(s).Reserve, plugintest.PartsOf(s).Reserve}, Permit: []*plugin.Permit{plugintest.PartsOf(s).Permit}, PreBind: []*plugin.PreBind{plugintest.PartsOf(s).PreBind}, BindSteps: []*plugin.BindSteps{{Name: s.Name(), Steps: s.BindSteps}}, PostBind: []*plugin.PostBind{plugintest.PartsOf(s).PostBind},
 	}, "a")
 	d := x.decide(x.pod())
 	var steps []string
@@ -390,7 +390,7 @@ func TestRefusedPlacement(t *testing.T) {
 		"fails":   {errBroken, `error: running Reserve plugin "Refuses": broken`},
 	} {
 		o := &noted{}
-		x := newSmall(t, &plugin.Profile{Outside: o, Reserve: []*plugin.Reserve{plugintest.PartsOf(refusesReserve{test.err}).Reserve}}, "a", "b", "c")
+		x := newSmall(t, &plugin.Profile{External: o, Reserve: []*plugin.Reserve{plugintest.PartsOf(refusesReserve{test.err}).Reserve}}, "a", "b", "c")
 		d := x.decide(x.pod(build.NominatedNodeName("b")))
 		if got := decided(d); got != test.want || d.Placement.Pod != nil || len(d.Nominations) != 1 || d.Nominations[0].Mode != plan.Clear {
 			t.Errorf("%s: %s, want %s; nominations %v", name, got, test.want, d.Nominations)

@@ -50,7 +50,7 @@ func (e *Engine) leaveRoom(c *cycle, slots []int32) (left []int32, err error) {
 // besideNominated returns the first objection to a node with its nominated pods. If only
 // space held for a pod group makes the node infeasible, the objection has kept set.
 func (e *Engine) besideNominated(c *cycle, slot int32, before []*model.Pod) (objection, error) {
-	theirs, kept := c.view.WithoutKept(before)
+	theirs, kept := c.view.WithoutRoomHolds(before)
 	if kept == 0 {
 		return e.beside(c, slot, before)
 	}

@@ -7,8 +7,8 @@ import "github.com/berth-scheduler/berth/internal/model"
 
 // renominate applies the nominations that out-of-tree plugins made in this turn.
 func (c *cycle) renominate() {
-	if c.profile.Outside != nil {
-		c.renominated = c.view.Renominated(c.profile.Outside.Nominations())
+	if c.profile.External != nil {
+		c.renominated = c.view.Renominated(c.profile.External.Nominations())
 	}
 }
 

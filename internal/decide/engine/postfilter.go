@@ -23,7 +23,7 @@ func (e *Engine) postFilter(of *cycle, d *plan.Decision, counts *objectionCounts
 	if d.Group != nil { // a change that helps a member alone need not help its group
 		return false
 	}
-	if d.Rejection.Kept { // no pod is evicted for space that exists but is held
+	if d.Rejection.HeldRoom { // no pod is evicted for space that exists but is held
 		endNomination(of.view, of.pod, d)
 		return false
 	}
@@ -135,7 +135,7 @@ func (e *Engine) postFilterAgain(c *cycle, d *plan.Decision, r *rejected) {
 	if d.Group != nil { // a change that helps a member alone need not help its group
 		return
 	}
-	if d.Rejection.Kept {
+	if d.Rejection.HeldRoom {
 		endNomination(c.view, c.pod, d)
 		return
 	}

@@ -57,7 +57,7 @@ func (e *Engine) preFilter(v state.View, p *profile, pod *model.Pod) (cycle, *pl
 	c := cycle{view: v, profile: p, pod: pod, needs: pod.Needs[:len(p.Filters)]}
 	var first *preFilterRejection
 	var err error
-	if c.narrowed, first, err = p.narrow(v, pod); err != nil || first != nil && p.Outside == nil {
+	if c.narrowed, first, err = p.narrow(v, pod); err != nil || first != nil && p.External == nil {
 		return c, first.rejection(), err
 	}
 	c.renominate()

@@ -130,7 +130,7 @@ func TestRejectedBeforeFilters(t *testing.T) {
 		f := &compiles{byPods{rule{name: "F", reads: model.Usage}, []reason.Code{0, 1}}, &compiled}
 		x := newSmall(t, &plugin.Profile{
 			Filters: []plugin.Filter{f}, PreFilters: []*plugin.PreFilter{plugintest.PartsOf(&preFilter{"N", plugin.PreFilterResult{Rejection: "no", Resolvable: open}}).PreFilter}, PreFilterOrder: []string{"N"},
-			Outside: &noted{}, Extenders: []plugin.Extender{returnsWhole{}},
+			External: &noted{}, Extenders: []plugin.Extender{returnsWhole{}},
 		}, "a", "b")
 		on := build.Pod(build.Named("on"), build.NodeName("b"))
 		plugintest.Set(x.s, on)
@@ -197,7 +197,7 @@ func TestPreFilterErrors(t *testing.T) {
 		"the error is not in the order": {[]string{"N"}, false, errors.New("no"), "", "no: no by [N]"},
 	} {
 		x := newSmall(t, &plugin.Profile{
-			Filters: []plugin.Filter{&counted{name: "C", rejection: test.rejection, err: test.err, rule: passing()}}, PreFilterOrder: test.order, Outside: &noted{},
+			Filters: []plugin.Filter{&counted{name: "C", rejection: test.rejection, err: test.err, rule: passing()}}, PreFilterOrder: test.order, External: &noted{},
 			PreFilters: []*plugin.PreFilter{plugintest.PartsOf(&preFilter{"N", plugin.PreFilterResult{Rejection: "no", Resolvable: test.resolvable}}).PreFilter},
 		}, "a")
 		if got := decided(x.decide(x.pod())); got != test.want {

@@ -141,7 +141,7 @@ type choice struct {
 // the resource usage of nominated pods.
 func (e *Engine) isRanked(c *cycle) bool {
 	p := c.profile
-	if p.Outside != nil || len(p.Extenders) > 0 || len(p.turnFilters) > 0 || len(p.PreScores) > 0 || len(p.Filters) > maxFilters || len(p.Scores) > maxScores {
+	if p.External != nil || len(p.Extenders) > 0 || len(p.turnFilters) > 0 || len(p.PreScores) > 0 || len(p.Filters) > maxFilters || len(p.Scores) > maxScores {
 		return false
 	}
 	if len(c.narrowed.by) > 0 || len(c.view.Touched()) > 0 || c.pod.NominatedNode != "" {

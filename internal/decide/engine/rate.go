@@ -44,9 +44,9 @@ func (e *Engine) Rate(v state.View, pod *model.Pod, nodeName string) (Rating, er
 	case pod.Malformed != "":
 		return r, fmt.Errorf("the pod cannot be judged: %s", pod.Malformed)
 	}
-	if p.Outside != nil {
-		p.Outside.Begin(v, pod)
-		defer p.Outside.End()
+	if p.External != nil {
+		p.External.Begin(v, pod)
+		defer p.External.End()
 	}
 	c, rejection, err := e.preFilter(v, p, pod)
 	if err != nil {

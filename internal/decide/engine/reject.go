@@ -64,8 +64,8 @@ func (c *cycle) rejectionFor(verdicts []*plugin.Verdicts, counts *objectionCount
 			continue
 		}
 		if o.kept != 0 {
-			r.Kept = true
-			tally.Add(o.nodes, "node(s) had capacity reserved for pod group "+c.view.KeptFor(o.kept))
+			r.HeldRoom = true
+			tally.Add(o.nodes, "node(s) had capacity reserved for pod group "+c.view.RoomHolder(o.kept))
 		} else {
 			tally.Add(o.nodes, verdicts[o.filter].Reasons(o.code)...)
 		}

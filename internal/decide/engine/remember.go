@@ -293,7 +293,7 @@ func (e *Engine) objectionTo(c *cycle, r *rejected, verdicts []*plugin.Verdicts,
 		return own
 	}
 	before := c.view.NominatedBefore(c.pod, slot)
-	theirs, kept := c.view.WithoutKept(before)
+	theirs, kept := c.view.WithoutRoomHolds(before)
 	if len(theirs) > 0 {
 		if beside := e.objectionBeside(c, verdicts, slot, theirs); beside.code != reason.None && !(beside.code.IsFailed() && (own.code != reason.None || e.usageOf(c).only)) {
 			return beside

@@ -43,8 +43,8 @@ func (p *profile) reserve(v state.View, placement *plan.Placement, slot int32) e
 
 // outsideSteps adds the steps of out-of-tree plugins that belong to no single plugin.
 func (p *profile) outsideSteps(stage plan.Stage, to *plan.Placement) {
-	if p.Outside != nil {
-		to.Steps = append(to.Steps, p.Outside.Steps(stage, to)...)
+	if p.External != nil {
+		to.Steps = append(to.Steps, p.External.Steps(stage, to)...)
 	}
 }
 

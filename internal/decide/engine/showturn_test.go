@@ -37,7 +37,7 @@ func TestShowTurn(t *testing.T) {
 		"malformed":            {nodes: []string{"a"}, pod: func(p *model.Pod) { p.Malformed = "odd" }},
 		"of another scheduler": {nodes: []string{"a"}, pod: func(p *model.Pod) { p.SchedulerName = "other" }, fails: `no profile for scheduler name "other"`},
 		"rejected, and resolvable": {nodes: []string{"a", "b"}, change: func(x *small) {
-			x.profiles[x.p.Name].Outside = &noted{}
+			x.profiles[x.p.Name].External = &noted{}
 			x.p.PreFilters[0] = answering(plugin.PreFilterResult{Rejection: "no", Resolvable: true})
 		}, want: "true true: [0 1] 2"},
 	} {

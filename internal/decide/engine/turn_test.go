@@ -84,7 +84,7 @@ func TestTurnFilters(t *testing.T) {
 				Filters: []plugin.Filter{&turnRule{rule: rule{name: "Before", codes: test.before}}, &rule{name: "Column", codes: test.column}, behind},
 				Scores:  []plugin.Weighted{{Score: plugintest.PartsOf(&rating{name: "S", raw: map[string]int32{"a": 1, "b": 2, "c": 3, "d": 4}}).Score, Weight: 1}},
 			}, "a", "b", "c", "d")
-			x.profiles[x.p.Name].Outside = &noted{}
+			x.profiles[x.p.Name].External = &noted{}
 			for _, what := range []string{"first", "again"} {
 				behind.atOnce, behind.rule.asked = nil, nil
 				if got := decided(x.decide(x.pod())); got != test.want {
@@ -107,7 +107,7 @@ func TestTurnFilters(t *testing.T) {
 // slot is evaluated again.
 func TestTurnFiltersOfMoreNodes(t *testing.T) {
 	f := &turnRule{rule: rule{name: "F", codes: map[string]reason.Code{"a": 1}}}
-	x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{f}, Outside: &noted{}}, "a")
+	x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{f}, External: &noted{}}, "a")
 	if got := decided(x.decide(x.pod())); got != "no: 1 F1 by [F]" {
 		t.Errorf("one node: %s", got)
 	}
@@ -329,7 +329,7 @@ func TestFitsWithIsCounted(t *testing.T) {
 // TestOneTurnFilterFails: the filter fails for a node that it gets only because none is
 // feasible.
 func TestOneTurnFilterFails(t *testing.T) {
-	x := newSmall(t, &plugin.Profile{Outside: &noted{}, Filters: []plugin.Filter{
+	x := newSmall(t, &plugin.Profile{External: &noted{}, Filters: []plugin.Filter{
 		&turnRule{rule: rule{name: "T", codes: map[string]reason.Code{"b": reason.Failed | 6}}}, &rule{name: "F", codes: map[string]reason.Code{"a": 1, "b": 1}},
 	}}, "a", "b")
 	if got := decided(x.decide(x.pod())); got != `error: running "T" filter plugin: T fails 6` {

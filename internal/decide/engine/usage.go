@@ -46,12 +46,12 @@ func (e *Engine) usageOf(c *cycle) *usage {
 	return u
 }
 
-// objectionWith returns the first objection to a node with the pods in besides added.
+// objectionWith returns the first objection to a node with the pods in extras added.
 // Filters must read only resource usage, see usageOf.
-func (e *Engine) objectionWith(c *cycle, verdicts []*plugin.Verdicts, slot int32, besides []*model.Pod) objection {
+func (e *Engine) objectionWith(c *cycle, verdicts []*plugin.Verdicts, slot int32, extras []*model.Pod) objection {
 	use := &e.scratch.use
 	use.Reset(c.view.Node(slot))
-	for _, pod := range besides {
+	for _, pod := range extras {
 		use.Add(pod, +1)
 	}
 	f := filters{view: c.view, verdicts: verdicts}

@@ -38,7 +38,7 @@ var gangs = []struct {
 
 // newRows returns a large regular cluster: three zones, every twentieth node tainted,
 // each node with room for a hundred members.
-func newRows(t testing.TB, nodes int, objects ...runtime.Object) *crowd {
+func newRows(t testing.TB, nodes int, objects ...runtime.Object) *gangCluster {
 	all := slices.Clone(objects)
 	for i := range nodes {
 		name := fmt.Sprintf("node-%05d", i)
@@ -52,11 +52,11 @@ func newRows(t testing.TB, nodes int, objects ...runtime.Object) *crowd {
 		}
 		all = append(all, n)
 	}
-	return newCrowd(t, 1, all...)
+	return newGangCluster(t, 1, all...)
 }
 
 // gangOf returns the work of a gang of equal members. All of them are required.
-func (c *crowd) gangOf(members int, member func(*v1.Pod)) turn {
+func (c *gangCluster) gangOf(members int, member func(*v1.Pod)) turn {
 	pods := make([]*v1.Pod, members)
 	for i := range pods {
 		pods[i] = build.Pod(build.Named(fmt.Sprintf("member-%05d", i)), build.Container("cpu=100m memory=500Mi"), of("g"))

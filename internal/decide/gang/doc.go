@@ -72,14 +72,14 @@
 //
 // kube-scheduler reserves nothing for a waiting group, so small pods can overtake it for
 // ever. After --berth-group-patience, Room (room.go) computes nominations as if the pods
-// had gone that came later and do not outrank the group. If that suffices, loop/keep.go
-// reserves the room. Filters of pods that do not outrank the group must pass beside it,
-// as for nominated pods, so columns, journal and remembered rejections follow it already.
-// Real nominations were rejected: they would be written to the API, take members to their
-// nodes without scoring, and make members leave room for each other. The group itself is
-// decided about as if nothing were reserved. After 5 minutes it gives way for as long,
-// then each time holds twice as long, up to 160 minutes. Four groups hold room at a time;
-// one search starts per second. All of it is in memory.
+// had gone that came later and do not outrank the group. If that suffices, the loop
+// (roomhold.go) reserves the room. Filters of pods that do not outrank the group must
+// pass beside it, as for nominated pods, so columns, journal and remembered rejections
+// follow it already. Real nominations were rejected: they would be written to the API,
+// take members to their nodes without scoring, and make members leave room for each
+// other. The group itself is decided about as if nothing were reserved. After 5 minutes
+// it gives way for as long, then each time holds twice as long, up to 160 minutes. Four
+// groups hold room at a time; one search starts per second. All of it is in memory.
 //
 // # Claims and unfinished attempts
 //

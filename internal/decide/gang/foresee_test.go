@@ -17,7 +17,7 @@ import (
 )
 
 // attemptOf returns an attempt of a group without decisions.
-func (c *crowd) attemptOf(work turn) *attempt {
+func (c *gangCluster) attemptOf(work turn) *attempt {
 	a := &attempt{Attempt: work.attempt(), state: c.state, engine: c.engine, maxKept: maxKept}
 	a.assign()
 	for i := range a.Members {
@@ -65,7 +65,7 @@ func TestForeseen(t *testing.T) {
 	outcomes := map[string]int{}
 	for seed := range uint64(build.UnlessRaced(1500, 300)) {
 		r := rand.New(rand.NewPCG(seed, 11))
-		c := newCrowd(t, seed)
+		c := newGangCluster(t, seed)
 		key, racks := "", r.IntN(3) == 0
 		if racks {
 			c.engine, c.compile = newEngine(t, racked), racked.Compile
@@ -146,7 +146,7 @@ func TestForeseen(t *testing.T) {
 			if r.IntN(2) == 0 { // space held for the group itself does not matter to it
 				kept, of = []plan.Nomination{{Pod: work.Pods[0].Pod, Mode: plan.Set, NodeName: "n0"}}, work.Group.Key
 			}
-			c.state.Keep(model.RootKey{Key: of}, []model.GroupKey{of}, kept)
+			c.state.HoldRoom(model.RootKey{Key: of}, []model.GroupKey{of}, kept)
 		}
 		a := c.attemptOf(work)
 		if a.count(); a.isShort() {
@@ -188,8 +188,8 @@ func TestForeseen(t *testing.T) {
 			what = "accepted"
 		}
 		outcomes[what]++
-		if c.state.Keeps() > 0 && ok {
-			outcomes["foreseen beside kept room"]++
+		if c.state.RoomHolds() > 0 && ok {
+			outcomes["foreseen beside held room"]++
 		}
 		if len(lower.otherwise) > 0 && ok {
 			outcomes["foreseen with other priorities"]++
@@ -200,7 +200,7 @@ func TestForeseen(t *testing.T) {
 	}
 	t.Log(outcomes)
 	for what, least := range map[string]int{
-		"foreseen": 180, "foreseen of racks": 140, "foreseen that no more fit": 70, "foreseen beside kept room": 100, "foreseen with other priorities": 350, "accepted": 600,
+		"foreseen": 180, "foreseen of racks": 140, "foreseen that no more fit": 70, "foreseen beside held room": 100, "foreseen with other priorities": 350, "accepted": 600,
 		"hopeless": 60, "not foreseen, and rejected": 40,
 	} {
 		if least = build.UnlessRaced(least, least/6); outcomes[what] < least {
@@ -212,7 +212,7 @@ func TestForeseen(t *testing.T) {
 // TestSorts: members are of one sort if they are equal, have the same usage, and have no
 // objects of their own that matter.
 func TestSorts(t *testing.T) {
-	c := newCrowd(t, 1)
+	c := newGangCluster(t, 1)
 	small, volume := build.Container("cpu=1"), build.Claims("c")
 	occupies := func(pod *model.Pod) { pod.Occupies.CPUMilli++ }
 	malformed := func(pod *model.Pod) { pod.Malformed = "odd" }
@@ -270,7 +270,7 @@ func TestSorts(t *testing.T) {
 // The result is predicted for a few kinds without a feasible node. It is unknown for too
 // many kinds.
 func TestForeseesSeveralKinds(t *testing.T) {
-	c := newCrowd(t, 1, build.Node("n", build.Allocatable("cpu=4 pods=110")), build.Pod(build.Named("low"), build.NodeName("n"), build.Container("cpu=4"), priority(1)))
+	c := newGangCluster(t, 1, build.Node("n", build.Allocatable("cpu=4 pods=110")), build.Pod(build.Named("low"), build.NodeName("n"), build.Container("cpu=4"), priority(1)))
 	gang := func(least, kinds int) turn {
 		var pods []*v1.Pod
 		for i := range kinds {
@@ -313,7 +313,7 @@ func TestForeseesNothingOfNoPlacements(t *testing.T) {
 func TestWorkOfHopelessGroups(t *testing.T) {
 	const nodes = 300
 	work := func(perNode int) (looks int64, allocations float64) {
-		c := newCrowd(t, 1)
+		c := newGangCluster(t, 1)
 		var objects []runtime.Object
 		for i := range nodes {
 			name := fmt.Sprint("n", i)

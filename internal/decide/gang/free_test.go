@@ -160,7 +160,7 @@ func TestErrorsLeaveNothingBehind(t *testing.T) {
 		{"when the members have nodes", 3, func(pods map[string]bool) bool { return pods["m0"] && pods["m1"] && len(pods) == 2 }, post + filter},
 		{"when one is back", 3, func(pods map[string]bool) bool { return pods["low-0"] && !pods["low-1"] }, post + filter},
 	} {
-		c := newCrowd(t, 1, build.Node("n", build.Allocatable(fmt.Sprintf("cpu=%d pods=110", row.cpu))))
+		c := newGangCluster(t, 1, build.Node("n", build.Allocatable(fmt.Sprintf("cpu=%d pods=110", row.cpu))))
 		p := c.engine.Profile("default-scheduler")
 		p.Filters = append(slices.Clone(p.Filters), fickle{fails: row.fails})
 		e, err := engine.New(engine.Config{Profiles: []*plugin.Profile{p}, Seed: 1})

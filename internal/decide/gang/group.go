@@ -161,7 +161,7 @@ func (a *attempt) refuses() error {
 	if why != nil {
 		return why
 	}
-	if a.profile != nil && a.profile.Outside != nil {
+	if a.profile != nil && a.profile.External != nil {
 		return errors.New("pod groups beside out-of-tree plugins are not part of this version of Berth")
 	}
 	return nil

@@ -45,17 +45,17 @@ func TestRefuses(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g := podGroup("g", 1, 5)
-			crowd := newCrowd(t, 1, g, build.Node("n", build.Allocatable("cpu=9 pods=20")))
+			cluster := newGangCluster(t, 1, g, build.Node("n", build.Allocatable("cpu=9 pods=20")))
 			names := []string{"a", "b", "c"}
 			for i, options := range c.there {
-				plugintest.Set(crowd.state, newMember("on-"+names[i], options...))
+				plugintest.Set(cluster.state, newMember("on-"+names[i], options...))
 			}
 			var members []*v1.Pod
 			for i, options := range c.waiting {
 				members = append(members, newMember(names[i], options...))
 			}
 			members[0].Status.NominatedNodeName = "n"
-			d := decided(crowd.state, crowd.engine, crowd.work(g, members...), nil)
+			d := decided(cluster.state, cluster.engine, cluster.work(g, members...), nil)
 			if d.Message != c.want || (d.Outcome == plan.Failed) != (c.want != "") {
 				t.Errorf("%s: %s", d.Outcome, d.Message)
 			}
@@ -115,7 +115,7 @@ func TestOwnPolicy(t *testing.T) {
 
 // TestFollowing has members some of which equal the next ones.
 func TestFollowing(t *testing.T) {
-	c := newCrowd(t, 1, build.Node("n", build.Allocatable("cpu=9 pods=20")))
+	c := newGangCluster(t, 1, build.Node("n", build.Allocatable("cpu=9 pods=20")))
 	var pods []*v1.Pod
 	for i, cpu := range []int{1, 1, 2, 2, 2, 1, 1} {
 		pods = append(pods, newMember(fmt.Sprint("m", i), build.Container(fmt.Sprint("cpu=", cpu))))
@@ -129,7 +129,7 @@ func TestFollowing(t *testing.T) {
 // TestNoNodes has a group in a cluster without nodes. Each tried member fails on its own,
 // the others with the group.
 func TestNoNodes(t *testing.T) {
-	c := newCrowd(t, 1)
+	c := newGangCluster(t, 1)
 	a, b := newMember("a"), newMember("b")
 	a.Status.NominatedNodeName, b.Status.NominatedNodeName = "gone", "gone"
 	d := decided(c.state, c.engine, c.work(podGroup("g", 2, 0), a, b), nil)
@@ -162,16 +162,16 @@ func TestRejected(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g := podGroup("g", 3, 5)
-			crowd := newCrowd(t, 1, g, build.Node("n", build.Allocatable("cpu=1 pods=20")))
+			cluster := newGangCluster(t, 1, g, build.Node("n", build.Allocatable("cpu=1 pods=20")))
 			if c.there != nil {
-				crowd = newCrowd(t, 1, g, build.Node("n", build.Allocatable("cpu=3 pods=20")), build.Pod(append(c.there, build.Named("there"))...))
+				cluster = newGangCluster(t, 1, g, build.Node("n", build.Allocatable("cpu=3 pods=20")), build.Pod(append(c.there, build.Named("there"))...))
 			}
 			var members []*v1.Pod
 			for _, name := range []string{"a", "b", "c"} {
 				members = append(members, newMember(name, build.Container("cpu=1"), priority(5)))
 			}
 			members[0].Status.NominatedNodeName = "n"
-			d := decided(crowd.state, crowd.engine, crowd.work(g, members...), nil)
+			d := decided(cluster.state, cluster.engine, cluster.work(g, members...), nil)
 			for i := range d.Members {
 				m := &d.Members[i]
 				got := m.Pod.Name + ": " + report.Message(m)
@@ -205,13 +205,13 @@ func TestWorkOfEqualMembers(t *testing.T) {
 		for i := range 50 {
 			objects = append(objects, build.Node(fmt.Sprint("n", i), build.Allocatable("cpu=4 pods=110")))
 		}
-		crowd := newCrowd(t, 1, objects...)
+		cluster := newGangCluster(t, 1, objects...)
 		var pods []*v1.Pod
 		for i := range members {
 			pods = append(pods, newMember(fmt.Sprint("m", i), build.Container(c.cpu(i)), priority(5)))
 		}
-		d := decided(crowd.state, crowd.engine, crowd.work(g, pods...), nil)
-		ranked := crowd.engine.Counters().Ranked
+		d := decided(cluster.state, cluster.engine, cluster.work(g, pods...), nil)
+		ranked := cluster.engine.Counters().Ranked
 		if d.Outcome != plan.Placed || ranked < c.least || c.least == 0 && ranked != 0 {
 			t.Errorf("%s: %s, %d members by rankings, want %d", c.name, d.Outcome, ranked, c.least)
 		}
@@ -241,12 +241,12 @@ func TestMinCountNeedsItsPlugin(t *testing.T) {
 
 // outside stands in a profile for out-of-tree plugins; a group is refused before any of
 // them has a turn.
-type outside struct{ plugin.Outside }
+type outside struct{ plugin.External }
 
 // TestRefusesBesideOutside has a profile with out-of-tree plugins.
 func TestRefusesBesideOutside(t *testing.T) {
-	c := newCrowd(t, 1, build.Node("n", build.Allocatable("cpu=9 pods=20")))
-	c.engine.Profile("default-scheduler").Outside = outside{}
+	c := newGangCluster(t, 1, build.Node("n", build.Allocatable("cpu=9 pods=20")))
+	c.engine.Profile("default-scheduler").External = outside{}
 	d := decided(c.state, c.engine, c.work(podGroup("g", 1, 0), newMember("a")), nil)
 	if d.Outcome != plan.Failed || d.Message != "pod groups beside out-of-tree plugins are not part of this version of Berth" {
 		t.Errorf("%s: %s", d.Outcome, d.Message)

@@ -35,7 +35,7 @@ func (a *attempt) makeRoom(short string) (r room, err error) {
 	if a.profile == nil {
 		return room{}, nil
 	}
-	if a.fitsWithoutKept() { // no pod is evicted for space that exists but is held
+	if a.fitsWithoutHolds() { // no pod is evicted for space that exists but is held
 		return room{text: ", the capacity that the group needs is reserved for another pod group"}, nil
 	}
 	before := "" // messages of plugins that did not end the chain
@@ -121,13 +121,13 @@ func (a *attempt) preempt(p *plugin.GroupPreemption, short string) (room, error)
 	return r, err
 }
 
-// fitsWithoutKept reports whether enough members would find a node if no space was held
+// fitsWithoutHolds reports whether enough members would find a node if no space was held
 // for other groups.
-func (a *attempt) fitsWithoutKept() bool {
-	if !slices.ContainsFunc(a.tried, func(i int) bool { no := a.Members[i].Rejection; return no != nil && no.Kept }) {
+func (a *attempt) fitsWithoutHolds() bool {
+	if !slices.ContainsFunc(a.tried, func(i int) bool { no := a.Members[i].Rejection; return no != nil && no.HeldRoom }) {
 		return false
 	}
-	defer a.state.HideKept()()
+	defer a.state.HideRoomHolds()()
 	b := a.again()
 	b.observer = nil
 	short, err := b.try()

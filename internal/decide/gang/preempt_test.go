@@ -27,20 +27,20 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// crowd is a state and an engine with the default profile and pod groups.
-type crowd struct {
+// cluster is a state and an engine with the default profile and pod groups.
+type gangCluster struct {
 	testing.TB
 	state   *state.State
 	engine  *engine.Engine
 	compile func(*model.Pod)
 }
 
-func newCrowd(t testing.TB, seed uint64, objects ...runtime.Object) *crowd {
+func newGangCluster(t testing.TB, seed uint64, objects ...runtime.Object) *gangCluster {
 	t.Helper()
 	return newCrowdWith(t, map[string]bool{"GenericWorkload": true}, seed, objects...)
 }
 
-func newCrowdWith(t testing.TB, set map[string]bool, seed uint64, objects ...runtime.Object) *crowd {
+func newCrowdWith(t testing.TB, set map[string]bool, seed uint64, objects ...runtime.Object) *gangCluster {
 	t.Helper()
 	gates, err := feature.With(set)
 	if err != nil {
@@ -56,7 +56,7 @@ func newCrowdWith(t testing.TB, set map[string]bool, seed uint64, objects ...run
 	}
 	s := state.New()
 	plugintest.Set(s, objects...)
-	return &crowd{t, s, e, c.Profiles[0].Compile}
+	return &gangCluster{t, s, e, c.Profiles[0].Compile}
 }
 
 func podGroup(name string, minCount, priority int32, change ...func(*schedulingv1beta1.PodGroup)) *schedulingv1beta1.PodGroup {
@@ -102,7 +102,7 @@ func evicted(p *v1.Pod) {
 }
 
 // work returns the turn of a group with the given members.
-func (c *crowd) work(group *schedulingv1beta1.PodGroup, members ...*v1.Pod) turn {
+func (c *gangCluster) work(group *schedulingv1beta1.PodGroup, members ...*v1.Pod) turn {
 	c.Helper()
 	plugintest.Set(c.state, group)
 	w := turn{Group: c.state.View().Group(model.GroupKey{Namespace: group.Namespace, Name: group.Name})}
@@ -217,7 +217,7 @@ func TestVictims(t *testing.T) {
 			"found a placement for podgroup, preempting 2 victims: n1-c n1-d x@n1 y@n1", plan.GroupPreemption{Status: "Success", Victims: 2}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			c := newCrowd(t, 1, append([]runtime.Object{n1, n2}, row.objects...)...)
+			c := newGangCluster(t, 1, append([]runtime.Object{n1, n2}, row.objects...)...)
 			d := decided(c.state, c.engine, c.work(podGroup("g", int32(len(row.members)), 100), row.members...), nil)
 			if got := outcome(&d); got != row.want {
 				t.Errorf("got  %s\nwant %s", got, row.want)
@@ -252,7 +252,7 @@ func TestEvictionsBesideKeptRoom(t *testing.T) {
 		{2, "found a placement for podgroup, preempting 4 victims"},
 		{3, "minCount (3) cannot be satisfied: 2 scheduled, 0 remaining"},
 	} {
-		c := newCrowd(t, 1)
+		c := newGangCluster(t, 1)
 		p := profileWith(t, 1, 1)
 		c.engine, c.compile = newEngine(t, p), p.Compile
 		plugintest.Set(c.state, build.Node("n0", build.Allocatable("cpu=2 pods=110")), build.Node("n1", build.Allocatable("cpu=4 pods=110")))
@@ -260,7 +260,7 @@ func TestEvictionsBesideKeptRoom(t *testing.T) {
 			plugintest.Set(c.state, build.Pod(build.Named(fmt.Sprint("low-", i)), build.NodeName("n1"), build.Container("cpu=1"), priority(5)))
 		}
 		kept := c.work(podGroup("kept", 1, 100), build.Pod(build.Named("k"), build.Container("cpu=2"), priority(100), of("kept")))
-		c.state.Keep(model.RootKey{Key: kept.Group.Key}, []model.GroupKey{kept.Group.Key}, []plan.Nomination{{Pod: kept.Pods[0].Pod, Mode: plan.Set, NodeName: "n0"}})
+		c.state.HoldRoom(model.RootKey{Key: kept.Group.Key}, []model.GroupKey{kept.Group.Key}, []plan.Nomination{{Pod: kept.Pods[0].Pod, Mode: plan.Set, NodeName: "n0"}})
 		var members []*v1.Pod
 		for i := range row.members {
 			members = append(members, build.Pod(build.Named(fmt.Sprint("m", i)), build.Container("cpu=2"), priority(100), of("g")))
@@ -277,8 +277,8 @@ func TestEvictionsBesideKeptRoom(t *testing.T) {
 		if err := c.state.Audit(); err != nil {
 			t.Error(err)
 		}
-		if at := c.state.View().KeptOn(model.RootKey{Key: kept.Group.Key}); !slices.Equal(at, []string{"n0"}) || c.state.Nominated() != 1 {
-			t.Errorf("%d members: room is kept on %v", row.members, at)
+		if at := c.state.View().RoomHeldOn(model.RootKey{Key: kept.Group.Key}); !slices.Equal(at, []string{"n0"}) || c.state.Nominated() != 1 {
+			t.Errorf("%d members: room is held on %v", row.members, at)
 		}
 	}
 }
@@ -344,7 +344,7 @@ func TestVictimsAgreeWithThePlainSearch(t *testing.T) {
 	found, many := 0, 0
 	for seed := range uint64(400) {
 		r := rand.New(rand.NewPCG(seed, 7))
-		c := newCrowd(t, seed)
+		c := newGangCluster(t, seed)
 		for i := range 3 + r.IntN(4) {
 			plugintest.Set(c.state, build.Node(fmt.Sprint("n", i), build.Allocatable("cpu=4 pods=6"), build.NodeLabels(fmt.Sprintf("zone=z%d kubernetes.io/hostname=n%d", i%3, i))))
 		}
@@ -420,7 +420,7 @@ func TestVictimsAgreeWithThePlainSearch(t *testing.T) {
 // priority. A returned pod costs no check of a member, except on the same node.
 func TestWorkOfEvictions(t *testing.T) {
 	nodes, perNode, gang := build.Sized(5000), 6, build.Sized(512)
-	c := newCrowd(t, 1)
+	c := newGangCluster(t, 1)
 	changes := make([]runtime.Object, 0, nodes*(perNode+1))
 	for i := range nodes {
 		name := fmt.Sprint("n", i)

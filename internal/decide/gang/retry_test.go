@@ -132,7 +132,7 @@ func TestFurtherPassesAreNotObserved(t *testing.T) {
 // together, tried as often as possible. In the long run only a few attempts make further
 // passes. A group without failed passes comes before the others.
 func TestPassesInVainRest(t *testing.T) {
-	c := newCrowd(t, 1)
+	c := newGangCluster(t, 1)
 	e, err := engine.New(engine.Config{Profiles: []*plugin.Profile{c.engine.Profile("default-scheduler")}, GroupRetries: engine.DefaultGroupRetries})
 	if err != nil {
 		t.Fatal(err)
@@ -201,7 +201,7 @@ func TestVainIsNoted(t *testing.T) {
 		{"too many of one kind even alone", []string{"1", "1", "3", "3", "3"}, true},
 		{"all alike", []string{"3", "3", "3"}, false},
 	} {
-		c := newCrowd(t, 1)
+		c := newGangCluster(t, 1)
 		e, err := engine.New(engine.Config{Profiles: []*plugin.Profile{c.engine.Profile("default-scheduler")}, GroupRetries: engine.DefaultGroupRetries})
 		if err != nil {
 			t.Fatal(err)
@@ -247,7 +247,7 @@ func TestShare(t *testing.T) {
 // TestOrder has members of six kinds. The first and the last are of one size. The second
 // and the third have no feasible node alone.
 func TestOrder(t *testing.T) {
-	c := newCrowd(t, 1)
+	c := newGangCluster(t, 1)
 	kinds := []kind{
 		{members: []int{0}, size: 0.1, feasible: 3},
 		{members: []int{1}, size: 0.9},

@@ -23,7 +23,7 @@ func created(second int) build.PodOption {
 // pods newer than the group. These are moved only if resource usage alone does not rule
 // out that it helps.
 func TestRoomOfThoseWhoOvertook(t *testing.T) {
-	c := newCrowd(t, 1)
+	c := newGangCluster(t, 1)
 	for i := range 2 {
 		name := fmt.Sprint("n", i)
 		plugintest.Set(c.state, build.Node(name, build.Allocatable("cpu=4 pods=110"), build.NodeLabels("kubernetes.io/hostname="+name)), build.Pod(build.Named("old-"+name), build.NodeName(name), build.Container("cpu=1"), created(1)))
@@ -86,7 +86,7 @@ func TestRoomBesideOwnMembers(t *testing.T) {
 		{"a member that runs", []runtime.Object{build.Node("n1", build.Allocatable("cpu=3 pods=110")), build.Pod(build.Named("runs"), of("g"), build.NodeName("n1"), build.Container("cpu=3"), created(50))}, 1, "[n0]", 3, false},
 		{"a member that runs, and no overtaker would be enough", []runtime.Object{build.Node("n1", build.Allocatable("cpu=3 pods=110")), build.Pod(build.Named("runs"), of("g"), build.NodeName("n1"), build.Container("cpu=3"), created(50))}, 2, "[]", 0, false},
 	} {
-		c := newCrowd(t, 1, build.Node("n0", build.Allocatable("cpu=3 pods=110")))
+		c := newGangCluster(t, 1, build.Node("n0", build.Allocatable("cpu=3 pods=110")))
 		for i := range 3 {
 			plugintest.Set(c.state, build.Pod(build.Named(fmt.Sprint("new-", i)), build.NodeName("n0"), build.Container("cpu=1"), created(20+i)))
 		}
@@ -193,7 +193,7 @@ func TestRoomInOneDomain(t *testing.T) {
 func TestRoomNowComesFirst(t *testing.T) {
 	// with domain placements, a group without a key may go anywhere, too
 	for _, divides := range []bool{false, true} {
-		c := newCrowd(t, 1, build.Node("n0", build.Allocatable("cpu=6 pods=110")), build.Node("n1", build.Allocatable("cpu=4 pods=110")), build.Node("n2", build.Allocatable("cpu=6 pods=110")),
+		c := newGangCluster(t, 1, build.Node("n0", build.Allocatable("cpu=6 pods=110")), build.Node("n1", build.Allocatable("cpu=4 pods=110")), build.Node("n2", build.Allocatable("cpu=6 pods=110")),
 			build.Pod(build.Named("old"), build.NodeName("n1"), build.Container("cpu=1"), created(1)))
 		if divides {
 			p := profileWith(t, 1, 1)
@@ -217,7 +217,7 @@ func TestRoomNowComesFirst(t *testing.T) {
 // TestRoomByNumber has nodes at their limit of pods. That a third member does not fit is
 // found without moving any pod.
 func TestRoomByNumber(t *testing.T) {
-	c := newCrowd(t, 1)
+	c := newGangCluster(t, 1)
 	for i := range 2 {
 		name := fmt.Sprint("n", i)
 		plugintest.Set(c.state, build.Node(name, build.Allocatable("cpu=4 pods=2")), build.Pod(build.Named("old-"+name), build.NodeName(name), created(1)), build.Pod(build.Named("later-"+name), build.NodeName(name), created(20)))

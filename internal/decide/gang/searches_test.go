@@ -20,7 +20,7 @@ import (
 // that the members are too many.
 func TestSearchesInVainRest(t *testing.T) {
 	const perNode = 1500
-	c := newCrowd(t, 1)
+	c := newGangCluster(t, 1)
 	var objects []runtime.Object
 	for i := range 2 {
 		name := fmt.Sprint("n", i)
@@ -160,7 +160,7 @@ func TestRestsAsDocumented(t *testing.T) {
 	if perMoved != 10*20*time.Microsecond || burst/perMoved != 2000 || maxRest != time.Minute {
 		t.Errorf("%s for each pod, %d at once, %s at most", perMoved, burst/perMoved, maxRest)
 	}
-	c := newCrowd(t, 1)
+	c := newGangCluster(t, 1)
 	now := time.Unix(1_000_000, 0)
 	c.state.SetNow(now)
 	var searches Searches

@@ -20,7 +20,7 @@ func BenchmarkTrivialPlugins(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			w := newWorld(b, 5_000, plugins...)
 			if len(plugins) == 0 {
-				w.profile.Outside = nil
+				w.profile.External = nil
 			}
 			i := 0
 			place := func() {

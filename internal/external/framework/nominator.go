@@ -80,7 +80,7 @@ func (n *nominator) begin(v state.View) {
 	n.byNode, n.nodeOf = map[string][]nominee{}, map[types.UID]string{}
 	for name, pods := range v.NominatedPods() {
 		// A group's reserved space is no nomination, so it cannot be cleared.
-		pods, _ := v.WithoutKept(pods)
+		pods, _ := v.WithoutRoomHolds(pods)
 		for _, pod := range pods {
 			n.put(nominee{uid: pod.UID, info: n.types.NewPodInfo(copyOf(pod))}, name)
 		}

@@ -56,7 +56,7 @@ func TestKeptRoomIsNoNomination(t *testing.T) {
 	w := newWorld(t, 2, p)
 	w.apply(model.Change{Kind: model.PodSet, Pod: w.pod("first", "1", build.NominatedNodeName("n0"))})
 	g := model.GroupKey{Namespace: "default", Name: "g"}
-	w.state.Keep(model.RootKey{Key: g}, []model.GroupKey{g}, []plan.Nomination{
+	w.state.HoldRoom(model.RootKey{Key: g}, []model.GroupKey{g}, []plan.Nomination{
 		{Pod: w.pod("second", "1"), Mode: plan.Set, NodeName: "n0"}, {Pod: w.pod("third", "1"), Mode: plan.Set, NodeName: "n1"},
 	})
 	w.decide(w.pod("p", "1"))

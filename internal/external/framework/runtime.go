@@ -258,7 +258,7 @@ func (r *Runtime) Adapt(p fwk.Plugin) (Points, error) {
 }
 
 // Attach sets the out-of-tree plugins of a profile: those of its plugins that are this
-// Runtime's adapters. The profile must be complete except for Outside. binds are the
+// Runtime's adapters. The profile must be complete except for External. binds are the
 // out-of-tree Bind plugins before the built-in one.
 func (r *Runtime) Attach(p *plugin.Profile, binds []*Binder) {
 	a := &r.adapters
@@ -284,7 +284,7 @@ func (r *Runtime) Attach(p *plugin.Profile, binds []*Binder) {
 			first.with, next.with = append(first.with, next), nil
 		}
 	}
-	p.Outside = r
+	p.External = r
 }
 
 // own returns the adapters of a profile's parts, without the parts of built-in plugins.

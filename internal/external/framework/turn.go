@@ -18,7 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-var _ plugin.Outside = (*Runtime)(nil)
+var _ plugin.External = (*Runtime)(nil)
 
 // turn is the data of one pod's turn. Plugins have the state and the copies of the pod,
 // and may keep them; the rest belongs to the loop.

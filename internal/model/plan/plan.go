@@ -302,9 +302,9 @@ type Rejection struct {
 	// Pending are the Plugins that returned Pending, because they wait for something
 	// outside of the cluster. A wake-up by such a plugin's hint skips the pod's backoff.
 	Pending []string
-	// Kept means that a node would be feasible if no room were reserved there for a pod
-	// group.
-	Kept bool
+	// HeldRoom means that a node would be feasible if no room were reserved there for a
+	// pod group.
+	HeldRoom bool
 }
 
 // Text returns kube-scheduler's sentence for a rejection by this number of nodes, without

@@ -83,8 +83,8 @@ func OfEvictionForGroup(group *model.PodGroup, tree *model.GroupTree, inMemory b
 	return evicted(fmt.Sprintf("Preempted by %s %s on node cluster", PreemptorOf(tree), groupUID(group, tree)), inMemory)
 }
 
-// PreemptorOf returns kube-scheduler's word for a pod group that preempts. tree is nil if
-// the group belongs to none.
+// PreemptorOf returns kube-scheduler's word for a pod group that preempts. tree is nil
+// for a PodGroup without a parent.
 func PreemptorOf(tree *model.GroupTree) string {
 	if tree != nil {
 		return "compositepodgroup"

@@ -62,7 +62,7 @@ func TestAnnouncementIsTakenBack(t *testing.T) {
 	s.advance(0)
 	s.c.DeleteObject(dataRef)
 	s.advance(0)
-	s.expect("web", "", "", erring)
+	s.expect("web", "", "", errorBackoff)
 	if p := s.c.Pod(key("web")); p.Status.NominatedNodeName != "" || s.c.Loop().State().Nominated() != 0 {
 		t.Errorf("it shows node %q as its nominated one, and %d pods are nominated", p.Status.NominatedNodeName, s.c.Loop().State().Nominated())
 	}

@@ -69,7 +69,7 @@ type Config struct {
 	// are attached again after a restart.
 	Observers []loop.Observer
 	OnPhase   func(engine.Phase)
-	// Outside, if set, adds the steps of external plugins to placements.
+	// External, if set, adds the steps of external plugins to placements.
 	External func(*plan.Placement)
 	// Patience is the real time to wait for a call that is not Played before virtual time
 	// goes on without it; 0 means five seconds.
@@ -269,7 +269,7 @@ func (c *Cluster) start() error {
 	parts := loop.Config{Source: c.source, Queue: waiting, Engine: judge, Commit: c.commit, Observers: c.config.Observers}
 	if c.config.EventHints {
 		c.hints = hints.New(hints.Config{Compile: c.config.Scheduler.Compile()})
-		parts.Adviser = c.hints
+		parts.Hints = c.hints
 	}
 	c.loop = loop.New(parts)
 	return nil

@@ -815,7 +815,7 @@ func (t *deviceTrial) emptied() error {
 	if n := t.c.Outbox().Remembered(); n != 0 || l.Waiting() != 0 || l.State().Held() != 0 || l.State().Pods() != 0 || t.c.Unseen() != 0 {
 		return fmt.Errorf("%d things are remembered, %d pods wait, %d objects are held, the state has %d pods", n, l.Waiting(), l.State().Held(), l.State().Pods())
 	}
-	if kept := l.State().View().Devices().Kept(); kept.Claims != 0 || kept.Used != 0 {
+	if kept := l.State().View().Devices().Sizes(); kept.Claims != 0 || kept.Used != 0 {
 		return fmt.Errorf("all claims are gone; the state has %d, and %d devices in use", kept.Claims, kept.Used)
 	}
 	return nil

@@ -76,9 +76,9 @@ func (s *small) attempts(name string, want int) {
 }
 
 const (
-	erring  = "backing off after an error"
-	binding = "binding"
-	either  = "binding, or bound already if it was stored"
+	errorBackoff = "backing off after an error"
+	binding      = "binding"
+	either       = "binding, or bound already if it was stored"
 )
 
 // TestBindErrors fails the first bindings of a pod in each way. It checks the pod's place
@@ -91,9 +91,9 @@ func TestBindErrors(t *testing.T) {
 		bound    time.Duration // within
 		attempts int
 	}{
-		{simulate.Conflict, 1, erring, 2 * time.Second, 2},
-		{simulate.Forbidden, 1, erring, 2 * time.Second, 2},
-		{simulate.Denied, 1, erring, 2 * time.Second, 2},
+		{simulate.Conflict, 1, errorBackoff, 2 * time.Second, 2},
+		{simulate.Forbidden, 1, errorBackoff, 2 * time.Second, 2},
+		{simulate.Denied, 1, errorBackoff, 2 * time.Second, 2},
 		{simulate.Throttled, 1, binding, time.Second, 1},
 		{simulate.Throttled, 11, binding, 13 * time.Second, 2},
 		{simulate.Unavailable, 1, binding, 10 * time.Millisecond, 1},
@@ -113,7 +113,7 @@ func TestBindErrors(t *testing.T) {
 			s.c.FailBind(key("web"), test.fault, test.times)
 			s.advance(0)
 			believed := "a"
-			if test.place == erring {
+			if test.place == errorBackoff {
 				believed = ""
 			}
 			if place := s.c.Loop().Queue().PlaceOf(key("web")); place != test.place && (test.place != either || place != binding && place != "") {
@@ -204,7 +204,7 @@ func stages() map[string]func(s *small) *v1.Pod {
 			s.c.FailBind(key("web"), simulate.Conflict, 1)
 			s.c.SetPod(pod("web", "1", 0))
 			s.advance(0)
-			s.expect("web", "", "", erring)
+			s.expect("web", "", "", errorBackoff)
 			return nil
 		},
 		"parked": func(s *small) *v1.Pod {

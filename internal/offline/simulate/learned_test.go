@@ -129,15 +129,15 @@ func TestLearnedWhileTheWatchIsLate(t *testing.T) {
 		s.c.SetPod(pod("second", "100m", 0))
 		s.advance(0)
 		// the state has the ticket as the first pod's, although that holds it as well
-		s.expect("second", "", "", erring)
+		s.expect("second", "", "", errorBackoff)
 		s.c.DeletePod(key("first"))
 		s.advance(5 * time.Second)
-		s.expect("second", "", "", erring)
+		s.expect("second", "", "", errorBackoff)
 		s.known("first", "first")
 		s.c.MendWatch(model.PersistentVolumeKind, false)
 		s.advance(0)
 		s.known("first", "first")
-		if kept := s.c.Loop().State().Kept().Learned; kept != 0 || s.tries < 3 {
+		if kept := s.c.Loop().State().Sizes().Learned; kept != 0 || s.tries < 3 {
 			t.Errorf("%d objects are learned and not shown, after %d tries", kept, s.tries)
 		}
 	}
@@ -237,7 +237,7 @@ func TestLearnedUnderFaults(t *testing.T) {
 		if by := s.c.Object(ticketRef).GetLabels()["taken"]; by == "" || by != takenBy(s.c.Loop().State().View()) || s.c.Pod(key(by)).Spec.NodeName == "" {
 			t.Errorf("seed %d: the ticket is taken by %q, the state says %q", seed, by, takenBy(s.c.Loop().State().View()))
 		}
-		if kept := s.c.Loop().State().Kept().Learned; kept != 0 {
+		if kept := s.c.Loop().State().Sizes().Learned; kept != 0 {
 			t.Errorf("seed %d: %d objects are learned and not shown", seed, kept)
 		}
 		for what, times := range s.c.Happened() {

@@ -21,7 +21,7 @@ import (
 
 // street is a cluster with a stream of small pods, some of which always wait. Nodes of
 // another pool have a stream of their own.
-type street struct {
+type overtaking struct {
 	*simulate.Cluster
 	t     *testing.T
 	r     *rand.Rand
@@ -34,28 +34,28 @@ type street struct {
 	parent *string
 }
 
-func newStreet(t *testing.T, seed uint64, patience time.Duration) *street {
+func newOvertaking(t *testing.T, seed uint64, patience time.Duration) *overtaking {
 	t.Helper()
-	return newStreetWith(t, seed, patience, map[string]bool{"GenericWorkload": true})
+	return newOvertakingWith(t, seed, patience, map[string]bool{"GenericWorkload": true})
 }
 
-func newStreetWith(t *testing.T, seed uint64, patience time.Duration, on map[string]bool) *street {
+func newOvertakingWith(t *testing.T, seed uint64, patience time.Duration, on map[string]bool) *overtaking {
 	t.Helper()
 	c, err := simulate.New(simulate.Config{Scheduler: schedulerWith(t, on), Seed: seed, Audit: true, GroupPatience: patience})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &street{Cluster: c, t: t, r: random.New(seed), began: map[string]time.Duration{}, made: map[string]time.Duration{}, life: 2 * time.Minute}
+	return &overtaking{Cluster: c, t: t, r: random.New(seed), began: map[string]time.Duration{}, made: map[string]time.Duration{}, life: 2 * time.Minute}
 }
 
-func (s *street) node(name, cpu, pool string) {
+func (s *overtaking) node(name, cpu, pool string) {
 	n := node(name, cpu)
 	n.Labels = map[string]string{"pool": pool}
 	s.SetNode(n)
 }
 
 // pod creates a pod for a pool.
-func (s *street) pod(name, cpu, pool string, change ...func(*v1.Pod)) {
+func (s *overtaking) pod(name, cpu, pool string, change ...func(*v1.Pod)) {
 	p := pod(name, cpu, 0, change...)
 	p.CreationTimestamp = metav1.NewTime(s.Now().Truncate(time.Second))
 	p.Spec.NodeSelector = map[string]string{"pool": pool}
@@ -64,9 +64,9 @@ func (s *street) pod(name, cpu, pool string, change ...func(*v1.Pod)) {
 }
 
 // gang creates a gang in the pool "main".
-func (s *street) gang(name string, members int, cpu string) { s.gangIn("main", name, members, cpu) }
+func (s *overtaking) gang(name string, members int, cpu string) { s.gangIn("main", name, members, cpu) }
 
-func (s *street) gangIn(pool, name string, members int, cpu string) {
+func (s *overtaking) gangIn(pool, name string, members int, cpu string) {
 	g := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 	g.Spec.SchedulingPolicy.Gang = &schedulingv1beta1.GangSchedulingPolicy{MinCount: int32(members)}
 	g.Spec.ParentCompositePodGroupName = s.parent
@@ -79,7 +79,7 @@ func (s *street) gangIn(pool, name string, members int, cpu string) {
 }
 
 // waiting counts the waiting pods with a name prefix.
-func (s *street) waiting(prefix string) int {
+func (s *overtaking) waiting(prefix string) int {
 	n := 0
 	for _, p := range s.Pods() {
 		if p.Spec.NodeName == "" && strings.HasPrefix(p.Name, prefix) {
@@ -90,13 +90,13 @@ func (s *street) waiting(prefix string) int {
 }
 
 // keptFor returns the names of the nodes with room reserved for a gang.
-func (s *street) keptFor(gang string) string {
-	return strings.Join(s.Loop().State().View().KeptOn(model.RootKey{Key: model.GroupKey{Namespace: "default", Name: gang}}), " ")
+func (s *overtaking) keptFor(gang string) string {
+	return strings.Join(s.Loop().State().View().RoomHeldOn(model.RootKey{Key: model.GroupKey{Namespace: "default", Name: gang}}), " ")
 }
 
 // watch records placed pods, and ends small ones after a while. It audits the scheduler's
 // state.
-func (s *street) watch(r simulate.Round) error {
+func (s *overtaking) watch(r simulate.Round) error {
 	for _, p := range r.Stored {
 		s.began[p.Name] = s.Elapsed()
 		if strings.HasPrefix(p.Name, "small-") || strings.HasPrefix(p.Name, "other-") {
@@ -111,7 +111,7 @@ func (s *street) watch(r simulate.Round) error {
 
 // second lets a second pass in which the streams go on: 30 small pods always wait, and
 // one pod for the other pool arrives.
-func (s *street) second() {
+func (s *overtaking) second() {
 	for i := s.waiting("small-"); i < 30; i++ {
 		s.pods++
 		s.pod(fmt.Sprint("small-", s.pods), "1", "main")
@@ -121,7 +121,7 @@ func (s *street) second() {
 	s.advance(time.Second)
 }
 
-func (s *street) advance(d time.Duration) {
+func (s *overtaking) advance(d time.Duration) {
 	s.t.Helper()
 	if err := s.AdvanceTo(s.Now().Add(d), s.watch); err != nil {
 		s.t.Fatal(err)
@@ -129,7 +129,7 @@ func (s *street) advance(d time.Duration) {
 }
 
 // fill waits until small pods have filled 20 nodes.
-func (s *street) fill() {
+func (s *overtaking) fill() {
 	for i := range 20 {
 		s.node(fmt.Sprint("n", i), "8", "main")
 	}
@@ -142,7 +142,7 @@ func (s *street) fill() {
 }
 
 // gangBesideOldPods creates a gang that needs all of a node on which three old pods run.
-func (s *street) gangBesideOldPods() {
+func (s *overtaking) gangBesideOldPods() {
 	s.t.Helper()
 	s.node("n", "4", "main")
 	for i := range 3 {
@@ -155,7 +155,7 @@ func (s *street) gangBesideOldPods() {
 
 // overtake ends the three old pods of a pool one by one. A new pod takes each place. Each
 // end wakes the gang of the pool, which then has room for one member.
-func (s *street) overtake(of, pool string) {
+func (s *overtaking) overtake(of, pool string) {
 	s.t.Helper()
 	for i := range 3 {
 		s.DeletePod(model.PodKey{Namespace: "default", Name: fmt.Sprintf("old-%s%d", of, i)})
@@ -178,7 +178,7 @@ func TestTreeIsNotOvertakenForEver(t *testing.T) {
 	skipLongStreet(t)
 	t.Parallel()
 	const patience = queue.DefaultGroupPatience
-	s := newStreetWith(t, 1, patience, map[string]bool{"GenericWorkload": true, "TopologyAwareWorkloadScheduling": true, "CompositePodGroup": true})
+	s := newOvertakingWith(t, 1, patience, map[string]bool{"GenericWorkload": true, "TopologyAwareWorkloadScheduling": true, "CompositePodGroup": true})
 	s.fill()
 	began := s.Elapsed()
 	root := &schedulingv1alpha3.CompositePodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "train"}}
@@ -192,9 +192,9 @@ func TestTreeIsNotOvertakenForEver(t *testing.T) {
 	kept := false
 	for s.waiting("train-") > 0 && s.Elapsed() < 20*time.Minute {
 		s.second()
-		on := s.Loop().State().View().KeptOn(model.RootKey{Key: model.GroupKey{Namespace: "default", Name: "train"}, Composite: true})
+		on := s.Loop().State().View().RoomHeldOn(model.RootKey{Key: model.GroupKey{Namespace: "default", Name: "train"}, Composite: true})
 		if kept = kept || len(on) > 0; len(on) > 0 && len(on) != 64 {
-			t.Fatalf("room is kept for %d members", len(on))
+			t.Fatalf("room is held for %d members", len(on))
 		}
 		if n := s.waiting("train-"); n != 0 && n != 64 {
 			t.Fatalf("%d members wait, and the others do not", n)
@@ -203,7 +203,7 @@ func TestTreeIsNotOvertakenForEver(t *testing.T) {
 	if bound := began + patience + 80*time.Second + s.life + 2*queue.DefaultMaxBackoff; s.Elapsed() > bound || !kept {
 		t.Errorf("the tree waits for %s; of its members %d wait; room was kept: %t", s.Elapsed()-began, s.waiting("train-"), kept)
 	}
-	if n := s.Loop().State().Keeps(); n > 0 {
+	if n := s.Loop().State().RoomHolds(); n > 0 {
 		t.Errorf("room is still kept for %d", n)
 	}
 }
@@ -225,7 +225,7 @@ func TestGangIsNotOvertakenForEver(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("seed-%d-%s", seed, limit), func(t *testing.T) {
 				t.Parallel()
-				s := newStreet(t, seed, limit)
+				s := newOvertaking(t, seed, limit)
 				s.fill()
 				began := s.Elapsed()
 				s.gang("train", 64, "2")
@@ -253,13 +253,13 @@ func TestGangIsNotOvertakenForEver(t *testing.T) {
 // that overtook it run on. Free room is reserved for it for five minutes, then open to
 // others for as long, then reserved again.
 func TestRoomIsKeptForAWhile(t *testing.T) {
-	s := newStreet(t, 1, time.Minute)
+	s := newOvertaking(t, 1, time.Minute)
 	s.gangBesideOldPods()
 	s.overtake("", "main")
 	s.pod("over-3", "1", "main")
 	s.advance(2 * time.Minute) // the gang is overtaken, and room is reserved for it on n
 	if at := s.keptFor("train"); s.waiting("over-") > 0 || at != "n n" {
-		t.Fatalf("%d overtakers wait; room is kept on %q", s.waiting("over-"), at)
+		t.Fatalf("%d overtakers wait; room is held on %q", s.waiting("over-"), at)
 	}
 	s.DeletePod(model.PodKey{Namespace: "default", Name: "over-0"})
 	s.pod("late-0", "1", "main")
@@ -280,7 +280,7 @@ func TestRoomIsKeptForAWhile(t *testing.T) {
 	}
 	s.advance(6 * time.Minute)
 	if at := s.keptFor("train"); at != "n n" {
-		t.Errorf("after its rest no room is kept: %q", at)
+		t.Errorf("after its rest no room is held: %q", at)
 	}
 	for _, name := range []string{"over-2", "over-3", "late-0", "late-1"} {
 		s.DeletePod(model.PodKey{Namespace: "default", Name: name})
@@ -294,7 +294,7 @@ func TestRoomIsKeptForAWhile(t *testing.T) {
 // TestRoomThatComesAtOnceWakesTheGang frees all the room for a gang while the gang backs
 // off. Newer pods arrive at the same moment. The gang goes first, so it is not overtaken.
 func TestRoomThatComesAtOnceWakesTheGang(t *testing.T) {
-	s := newStreet(t, 1, time.Minute)
+	s := newOvertaking(t, 1, time.Minute)
 	s.gangBesideOldPods()
 	s.advance(20 * time.Second)
 	for i := range 3 {
@@ -302,8 +302,8 @@ func TestRoomThatComesAtOnceWakesTheGang(t *testing.T) {
 		s.pod(fmt.Sprint("newer-", i), "1", "main")
 	}
 	s.advance(time.Second)
-	if s.waiting("train-") != 0 || s.waiting("newer-") != 3 || s.Loop().State().Keeps() != 0 {
-		t.Errorf("placed are %v; room is kept for %d", s.began, s.Loop().State().Keeps())
+	if s.waiting("train-") != 0 || s.waiting("newer-") != 3 || s.Loop().State().RoomHolds() != 0 {
+		t.Errorf("placed are %v; room is held for %d", s.began, s.Loop().State().RoomHolds())
 	}
 }
 
@@ -311,7 +311,7 @@ func TestRoomThatComesAtOnceWakesTheGang(t *testing.T) {
 // needs most of it. Both start, one after the other.
 func TestGangsThatNeedEachOthersRoom(t *testing.T) {
 	skipLongStreet(t)
-	s := newStreet(t, 3, 30*time.Second)
+	s := newOvertaking(t, 3, 30*time.Second)
 	for i := range 4 {
 		s.node(fmt.Sprint("n", i), "8", "main")
 	}
@@ -324,10 +324,10 @@ func TestGangsThatNeedEachOthersRoom(t *testing.T) {
 	most := 0
 	for s.waiting("a-")+s.waiting("b-") > 0 && s.Elapsed() < 30*time.Minute {
 		s.second()
-		most = max(most, s.Loop().State().Keeps())
+		most = max(most, s.Loop().State().RoomHolds())
 		for _, name := range []string{"a", "b"} {
 			if n := s.waiting(name + "-"); n == 0 && len(s.keptFor(name)) > 0 {
-				t.Fatalf("room is kept for gang %s, which has started", name)
+				t.Fatalf("room is held for gang %s, which has started", name)
 			} else if n == 0 {
 				for i := range 12 { // it has run
 					s.DeletePod(model.PodKey{Namespace: "default", Name: fmt.Sprintf("%s-%d", name, i)})
@@ -344,7 +344,7 @@ func TestGangsThatNeedEachOthersRoom(t *testing.T) {
 // a gang. Their messages name this reason, and they preempt no pod for it. A pod that
 // outranks the gang takes the room. Room is reserved for at most four gangs.
 func TestHeldBackPodsSayWhy(t *testing.T) {
-	s := newStreet(t, 1, time.Minute)
+	s := newOvertaking(t, 1, time.Minute)
 	s.node("m", "1", "main")
 	s.pod("low", "1", "main", func(p *v1.Pod) { p.Spec.Priority = new(int32(-5)) })
 	s.advance(time.Second)
@@ -352,7 +352,7 @@ func TestHeldBackPodsSayWhy(t *testing.T) {
 	s.overtake("", "main")
 	s.advance(2 * time.Minute)
 	if at := s.keptFor("train"); at != "n n" {
-		t.Fatalf("room is kept on %q", at)
+		t.Fatalf("room is held on %q", at)
 	}
 	for i := range 2 {
 		s.DeletePod(model.PodKey{Namespace: "default", Name: fmt.Sprint("over-", i)})
@@ -377,7 +377,7 @@ func TestHeldBackPodsSayWhy(t *testing.T) {
 // for four at a time. When the overtakers are gone all start, and no room is reserved any
 // more.
 func TestRoomIsKeptForFew(t *testing.T) {
-	s := newStreet(t, 1, time.Minute)
+	s := newOvertaking(t, 1, time.Minute)
 	each := func(do func(pool string)) {
 		for i := range 6 {
 			do(fmt.Sprint("pool", i))
@@ -394,8 +394,8 @@ func TestRoomIsKeptForFew(t *testing.T) {
 	s.advance(2 * time.Second)
 	each(func(pool string) { s.overtake(pool+"-", pool) })
 	s.advance(3 * time.Minute)
-	if n := s.Loop().State().Keeps(); n != 4 {
-		t.Errorf("room is kept for %d gangs", n)
+	if n := s.Loop().State().RoomHolds(); n != 4 {
+		t.Errorf("room is held for %d gangs", n)
 	}
 	each(func(pool string) {
 		for i := range 3 {
@@ -403,8 +403,8 @@ func TestRoomIsKeptForFew(t *testing.T) {
 		}
 	})
 	s.advance(30 * time.Second)
-	if n := s.Loop().State().Keeps(); n != 0 || s.waiting("train-") > 0 {
-		t.Errorf("%d members wait, and room is kept for %d gangs", s.waiting("train-"), n)
+	if n := s.Loop().State().RoomHolds(); n != 0 || s.waiting("train-") > 0 {
+		t.Errorf("%d members wait, and room is held for %d gangs", s.waiting("train-"), n)
 	}
 }
 
@@ -412,14 +412,14 @@ func TestRoomIsKeptForFew(t *testing.T) {
 // it. The pods that were held back are tried.
 func TestRoomEndsWithItsGroup(t *testing.T) {
 	for _, end := range []string{"members", "PodGroup"} {
-		s := newStreet(t, 1, time.Minute)
+		s := newOvertaking(t, 1, time.Minute)
 		s.gangBesideOldPods()
 		s.overtake("", "main")
 		s.advance(2 * time.Minute)
 		s.pod("late", "1", "main")
 		s.advance(2 * time.Second)
 		if s.waiting("late") != 1 || s.keptFor("train") == "" {
-			t.Fatalf("%s: no room is kept", end)
+			t.Fatalf("%s: no room is held", end)
 		}
 		if end == "PodGroup" {
 			s.DeleteObject(model.GroupKey{Namespace: "default", Name: "train"}.Ref())
@@ -429,8 +429,8 @@ func TestRoomEndsWithItsGroup(t *testing.T) {
 			}
 		}
 		s.advance(15 * time.Second)
-		if s.waiting("late") != 0 || s.Loop().State().Keeps() != 0 {
-			t.Errorf("%s: room is kept for a group that is gone", end)
+		if s.waiting("late") != 0 || s.Loop().State().RoomHolds() != 0 {
+			t.Errorf("%s: room is held for a group that is gone", end)
 		}
 	}
 }

@@ -60,15 +60,15 @@ func TestFailedEvictions(t *testing.T) {
 		{commit.Mark, simulate.Throttled, 1, "parked", 12 * time.Second},
 		{commit.Mark, simulate.Lost, 1, "parked", 11 * time.Second},
 		{commit.Mark, simulate.Forbidden, 1, "parked", 11 * time.Second}, // retried at once
-		{commit.Mark, simulate.Forbidden, -1, erring, 0},
+		{commit.Mark, simulate.Forbidden, -1, errorBackoff, 0},
 		{commit.Delete, simulate.Unavailable, 3, "parked", 11 * time.Second},
 		{commit.Delete, simulate.Throttled, 1, "parked", 12 * time.Second},
 		{commit.Delete, simulate.Lost, 1, "parked", 11 * time.Second},
 		{commit.Delete, simulate.Dropped, 1, "parked", 11 * time.Second},
 		{commit.Delete, simulate.Late, 1, "parked", 14 * time.Second},
 		{commit.Delete, simulate.Forbidden, 1, "parked", 11 * time.Second},
-		{commit.Delete, simulate.Denied, 3, erring, 16 * time.Second},
-		{commit.Delete, simulate.Forbidden, -1, erring, 0},
+		{commit.Delete, simulate.Denied, 3, errorBackoff, 16 * time.Second},
+		{commit.Delete, simulate.Forbidden, -1, errorBackoff, 0},
 	} {
 		t.Run(fmt.Sprintf("%s %s x%d", test.kind, test.fault, test.times), func(t *testing.T) {
 			s := newFull(t)

@@ -174,7 +174,7 @@ func TestFailedPreBindIsUndone(t *testing.T) {
 	s.claim("x", nil)
 	s.pod("web", map[string]string{"first": "x", "second": "y"})
 	s.advance(0)
-	s.expect("web", "", "", erring)
+	s.expect("web", "", "", errorBackoff)
 	s.expectClaim("x", "", 0)
 	told := s.c.Pod(key("web")).Status.Conditions
 	if len(told) != 1 || told[0].Reason != v1.PodReasonSchedulerError || told[0].Message != `running PreBind plugin "Claims": namespaces "y" not found` {
@@ -207,12 +207,12 @@ func TestWaitsEnd(t *testing.T) {
 	}{
 		{"a change", func(s stepping) { s.claim("x", map[string]string{"claimed": "web", "ready": "web"}) }, "a", ""},
 		{"another object's change", func(s stepping) { s.claim("other", map[string]string{"ready": "web"}) }, "", binding},
-		{"the timeout", func(s stepping) { s.advance(10 * time.Second) }, "", erring},
+		{"the timeout", func(s stepping) { s.advance(10 * time.Second) }, "", errorBackoff},
 		{"cancelled", func(s stepping) {
 			if !s.c.Loop().Cancel(s.c.Pod(key("web")).UID, errors.New("its place is needed")) {
 				s.Error("it cannot be cancelled")
 			}
-		}, "", erring},
+		}, "", errorBackoff},
 		{"the pod is deleted", func(s stepping) { s.c.DeletePod(key("web")) }, "", ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -283,19 +283,19 @@ func BenchmarkBesideTenant(b *testing.B) {
 // maxKept is the memory, in MiB, that the scheduler may keep for the objects of a tenant.
 const maxKept = 64
 
-// runBeside runs a street with a tenant's objects, for a number of seconds. kept is the
+// runBeside runs a cluster with a tenant's objects, for a number of seconds. kept is the
 // memory, in MiB, that the scheduler keeps for these objects. The API server's memory and
 // the objects of the cluster, such as devices, do not count.
-func runBeside(t testing.TB, input *tenantInput, nodes, seconds int) (s *tenantStreet, kept float64) {
+func runBeside(t testing.TB, input *tenantInput, nodes, seconds int) (s *sharedCluster, kept float64) {
 	run := func(of *tenantInput) float64 {
 		start := heap()
-		s = newTenantStreet(t, nodes, input)
+		s = newSharedCluster(t, nodes, input)
 		s.settle(of)
 		s.run(of, seconds)
 		s.ForgetServer()
 		used := heap() - start
 		runtime.KeepAlive(s)
-		s.Cluster = nil // the next street begins without it
+		s.Cluster = nil // the next cluster begins without it
 		return used
 	}
 	without := run(&tenantInput{})
@@ -303,8 +303,8 @@ func runBeside(t testing.TB, input *tenantInput, nodes, seconds int) (s *tenantS
 	return s, kept
 }
 
-// tenantStreet is a cluster that a tenant shares with others.
-type tenantStreet struct {
+// sharedCluster is a cluster that a tenant shares with others.
+type sharedCluster struct {
 	testing.TB
 	*simulate.Cluster
 	rounds tenantRounds
@@ -312,9 +312,9 @@ type tenantStreet struct {
 	pods   int             // of the others
 }
 
-func newTenantStreet(t testing.TB, nodes int, input *tenantInput) *tenantStreet {
+func newSharedCluster(t testing.TB, nodes int, input *tenantInput) *sharedCluster {
 	scheduler := schedulerWith(t, map[string]bool{"GenericWorkload": true, "TopologyAwareWorkloadScheduling": true})
-	s := &tenantStreet{TB: t}
+	s := &sharedCluster{TB: t}
 	var err error
 	s.Cluster, err = simulate.New(simulate.Config{Scheduler: scheduler, Seed: 1, Observers: []loop.Observer{&s.rounds}, Trim: true})
 	if err != nil {
@@ -332,7 +332,7 @@ func newTenantStreet(t testing.TB, nodes int, input *tenantInput) *tenantStreet 
 }
 
 // settle creates the tenant's objects.
-func (s *tenantStreet) settle(input *tenantInput) {
+func (s *sharedCluster) settle(input *tenantInput) {
 	if input.before != nil {
 		input.before(s.Cluster)
 	}
@@ -360,7 +360,7 @@ func (s *tenantStreet) settle(input *tenantInput) {
 }
 
 // run lets pods of others arrive for a number of seconds.
-func (s *tenantStreet) run(input *tenantInput, seconds int) {
+func (s *sharedCluster) run(input *tenantInput, seconds int) {
 	for second := range seconds {
 		if input.event != nil && second > 0 {
 			input.event(s.Cluster, second)
@@ -377,7 +377,7 @@ func (s *tenantStreet) run(input *tenantInput, seconds int) {
 // come creates pods of others, and runs the scheduler until nothing is left to do. A wait
 // is the time of the rounds up to the pod's decision. Compilation does not count, because
 // it runs beside the loop.
-func (s *tenantStreet) come(count int) {
+func (s *sharedCluster) come(count int) {
 	const namespace = "others"
 	from := len(s.rounds.took)
 	for range count {

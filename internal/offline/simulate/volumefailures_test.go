@@ -82,7 +82,7 @@ func TestWaitForVolumeEnds(t *testing.T) {
 			}
 			row.ends(s)
 			s.advance(0)
-			s.expect("web", "", "", erring)
+			s.expect("web", "", "", errorBackoff)
 			if held := s.c.Loop().State().Held(); held != 0 {
 				t.Errorf("%d objects are held by nobody", held)
 			}
@@ -117,7 +117,7 @@ func TestVolumeWriteFails(t *testing.T) {
 		s.c.SetFaults(simulate.Faults{Volumes: map[simulate.VolumeFault]int{fault: 100}})
 		s.c.SetPod(pod("web", "1", 0, withData))
 		s.advance(0)
-		s.expect("web", "", "", erring)
+		s.expect("web", "", "", errorBackoff)
 		if held, n := s.c.Loop().State().Held(), s.c.Happened()["write: Conflict, in earnest"]; held != 0 || n != 1 {
 			t.Errorf("%d objects are held by nobody, %d writes met another version", held, n)
 		}
@@ -153,7 +153,7 @@ func TestRefusedVolumeWriteFreesTheVolume(t *testing.T) {
 	s.c.SetFaults(simulate.Faults{Requests: map[simulate.Fault]int{simulate.Forbidden: 100}, Kinds: []commit.RequestKind{commit.WriteStep}})
 	s.c.SetPod(pod("second", "100m", 1, build.Claims("second")))
 	s.advance(0)
-	s.expect("second", "", "", erring)
+	s.expect("second", "", "", errorBackoff)
 	s.c.DeletePod(key("second"))
 	s.c.SetFaults(simulate.Faults{})
 	s.c.SetPod(pod("third", "100m", 2, build.Claims("third")))

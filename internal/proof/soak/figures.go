@@ -60,18 +60,18 @@ func figures() []figure {
 		{"tally_mib", "", kept, 1, func(r *reading) float64 { return mebi(float64(r.at.Loop().State().TallyBytes())) }},
 
 		{"tallies", "TALLIES", kept, 20, func(r *reading) float64 { return float64(r.at.Loop().State().Tallies()) }},
-		{"terms", "TERMS", kept, 20, func(r *reading) float64 { return float64(r.at.Loop().State().Kept().Terms) }},
-		{"topologies", "TOPOL.", kept, 5, func(r *reading) float64 { return float64(r.at.Loop().State().Kept().Topologies) }},
-		{"images", "IMAGES", kept, 100, func(r *reading) float64 { return float64(r.at.Loop().State().Kept().Images) }},
-		{"selectors", "", kept, 20, func(r *reading) float64 { return float64(r.at.Loop().State().Kept().Selectors) }},
-		{"namespaces", "", kept, 5, func(r *reading) float64 { return float64(r.at.Loop().State().Kept().Namespaces) }},
+		{"terms", "TERMS", kept, 20, func(r *reading) float64 { return float64(r.at.Loop().State().Sizes().Terms) }},
+		{"topologies", "TOPOL.", kept, 5, func(r *reading) float64 { return float64(r.at.Loop().State().Sizes().Topologies) }},
+		{"images", "IMAGES", kept, 100, func(r *reading) float64 { return float64(r.at.Loop().State().Sizes().Images) }},
+		{"selectors", "", kept, 20, func(r *reading) float64 { return float64(r.at.Loop().State().Sizes().Selectors) }},
+		{"namespaces", "", kept, 5, func(r *reading) float64 { return float64(r.at.Loop().State().Sizes().Namespaces) }},
 		{"slots", "", kept, 10, func(r *reading) float64 { return float64(r.at.Loop().State().Slots()) }},
-		{"label_sets", "", kept, 100, func(r *reading) float64 { return float64(r.at.Loop().State().Kept().LabelSets) }},
-		{"claims", "", kept, 50, func(r *reading) float64 { return float64(r.at.Loop().State().Kept().Storage.Claims) }},
-		{"volumes", "", kept, 50, func(r *reading) float64 { return float64(r.at.Loop().State().Kept().Storage.Volumes) }},
-		{"volume_groups", "", kept, 20, func(r *reading) float64 { return float64(r.at.Loop().State().Kept().Storage.Groups) }},
+		{"label_sets", "", kept, 100, func(r *reading) float64 { return float64(r.at.Loop().State().Sizes().LabelSets) }},
+		{"claims", "", kept, 50, func(r *reading) float64 { return float64(r.at.Loop().State().Sizes().Storage.Claims) }},
+		{"volumes", "", kept, 50, func(r *reading) float64 { return float64(r.at.Loop().State().Sizes().Storage.Volumes) }},
+		{"volume_groups", "", kept, 20, func(r *reading) float64 { return float64(r.at.Loop().State().Sizes().Storage.Groups) }},
 		// A reach is kept for a while after its last volume left it.
-		{"volume_reaches", "", kept, 40, func(r *reading) float64 { return float64(r.at.Loop().State().Kept().Storage.Reaches) }},
+		{"volume_reaches", "", kept, 40, func(r *reading) float64 { return float64(r.at.Loop().State().Sizes().Storage.Reaches) }},
 		// A column is dropped after a long time without a decision that uses it.
 		{"columns", "COLUMNS", kept, 512, func(r *reading) float64 { return float64(r.at.Loop().Engine().Columns()) }},
 		// Compiled needs are a cache of at most 4,096 entries; half of them are evicted

@@ -13,7 +13,7 @@
 //
 // # Why it is fast
 //
-// A dry run per node would cost 5,000 dry runs per preemptor. Most are never made:
+// With 5,000 nodes, a preemptor would cost 5,000 dry runs. Most are avoided:
 //
 //   - Bands: the state sums up the pods of each priority on a node (Node.Bands). Without
 //     a look at a pod, the sums show whether the request fits when all lower pods are
@@ -25,16 +25,16 @@
 //   - Order: after some searches for the same remembered rejection and priority, nodes
 //     are kept in a tournament with the best bound at its root (order.go). It follows the
 //     journal, so a search costs the changes times the logarithm of the nodes
-//     (TestPreemptionLooksAtWhatChanged). All nodes are visited if more than one in 32
-//     changed, or if the rejection is decided anew each time, as when a filter counts
+//     (TestPreemptionLooksAtWhatChanged). All nodes are visited after more than 64 +
+//     nodes/32 changes, or if the rejection is never remembered, as when filters count
 //     nominated pods.
 //   - Numbers: if filters read only what pods occupy (Facts.OnlyUsage), removing and
 //     returning pods is arithmetic on sums. Otherwise each step is a dry run on a Draft.
-//   - Memory: bounds are kept by priority and request, bounded in bytes, and follow the
-//     journal. Its aspects Nominations and Starts list nodes where a pod was nominated or
-//     got a start time. The rank found for a node replaces its bound until the node or a
-//     budget changes. Results of dry runs are kept by shape (findings.go). The memory
-//     never changes a result.
+//   - Memory: bounds are kept by priority and request, up to a size in bytes, and follow
+//     the journal. Its aspects Nominations and Starts list nodes where a pod was
+//     nominated or got a start time. The rank found for a node replaces its bound until
+//     the node or a budget changes. Results of dry runs are kept by shape (findings.go).
+//     The memory never changes a result.
 //
 // Example: 5,000 nodes with 30 pods each, and preemptors of one kind. The first search
 // rates all nodes in 1.0 ms and tries one. After eight such searches the nodes are kept

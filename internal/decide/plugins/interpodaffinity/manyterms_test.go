@@ -84,7 +84,7 @@ func TestOwnTermsCostInProportion(t *testing.T) {
 				}
 			})
 			visited[i] = b.state.TallyVisits() - before
-			if have := b.state.Kept().Topologies; have > 3 {
+			if have := b.state.Sizes().Topologies; have > 3 {
 				t.Errorf("%s: %d terms keep %d topologies", name, n, have)
 			}
 			if err := b.state.Audit(); err != nil {

@@ -80,13 +80,13 @@ func TestManyKeysCostInProportion(t *testing.T) {
 				b := large(t, 300)
 				p := pod(wearing("app=x a=1 b=2"))
 				shape(p, n)
-				have, tallies := b.state.Kept().Topologies, b.state.Tallies()
+				have, tallies := b.state.Sizes().Topologies, b.state.Tallies()
 				decide := func() { b.engine.Decide(b.state.View(), plan.Alone(b.compile(p))) }
 				if again {
 					decide()
 				}
 				bytes[i] = allocated(decide)
-				if grown := b.state.Kept().Topologies - have; grown > 0 || b.state.Tallies() > tallies {
+				if grown := b.state.Sizes().Topologies - have; grown > 0 || b.state.Tallies() > tallies {
 					t.Errorf("%s, %d keys: %d more topologies and %d more tallies are kept", name, n, grown, b.state.Tallies()-tallies)
 				}
 			}

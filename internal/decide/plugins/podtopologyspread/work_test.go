@@ -247,9 +247,9 @@ func BenchmarkHint(b *testing.B) {
 	}
 }
 
-// crowd returns a cluster with services in one namespace, each for one app, and a pod of
-// the app "x" with default constraints.
-func crowd(t testing.TB, services int) (*bench, *model.Pod) {
+// withServices returns a cluster with services in one namespace, each for one app, and a
+// pod of the app "x" with default constraints.
+func withServices(t testing.TB, services int) (*bench, *model.Pod) {
 	c := oracle.Cluster{Nodes: zoned("a=z1 b=z2 c=z3")}
 	for i := range services {
 		c.Services = append(c.Services, service(fmt.Sprint("s", i), fmt.Sprintf("app=a%d,part-of=shop", i)))
@@ -269,7 +269,7 @@ func unrelated(i int) []model.Change {
 // TestUnrelatedServicesAreNotAsked places pods beside 5,000 services while a ReplicaSet
 // of another app changes.
 func TestUnrelatedServicesAreNotAsked(t *testing.T) {
-	b, p := crowd(t, 5000)
+	b, p := withServices(t, 5000)
 	b.decide(t, p)
 	before := b.state.ServicesAsked()
 	if before > 8 {
@@ -304,7 +304,7 @@ func BenchmarkDefaultSelectorBesideServices(b *testing.B) {
 			{"changed=none", [2][]model.Change{}},
 		} {
 			b.Run(fmt.Sprintf("services=%d/%s", services, row.name), func(b *testing.B) {
-				bench, p := crowd(b, services)
+				bench, p := withServices(b, services)
 				bench.decide(b, p)
 				b.ResetTimer()
 				for i := range b.N {
@@ -314,7 +314,7 @@ func BenchmarkDefaultSelectorBesideServices(b *testing.B) {
 			})
 		}
 		b.Run(fmt.Sprintf("services=%d/first", services), func(b *testing.B) {
-			bench, p := crowd(b, services)
+			bench, p := withServices(b, services)
 			view := bench.state.View()
 			b.ResetTimer()
 			for range b.N {

@@ -24,7 +24,7 @@ func TestTexts(t *testing.T) {
 			{Kind: model.RBDDisk, Name: "image", Pool: "pool", Monitors: []string{"m2", "m1"}}, {Kind: model.AWSDisk, Name: "vol-1", ReadOnly: true},
 			{Kind: model.AWSDisk, Name: "vol-1", ReadOnly: true},
 		},
-		claims: []string{"a", "b"}, conflicts: 12, besides: []besides{{34, 56}, {7, -1}},
+		claims: []string{"a", "b"}, conflicts: 12, extras: []extra{{34, 56}, {7, -1}},
 	}
 	if got, want := string(r.AppendText(nil)), `12"a""b"@34 56@7 -1#1true"vol-1"""#3false"image""pool""m1""m2"`; got != want {
 		t.Errorf("got %s, want %s", got, want)

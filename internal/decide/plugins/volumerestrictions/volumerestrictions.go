@@ -108,10 +108,10 @@ type restrictions struct {
 	conflicts int
 	// besides are changes of nodes that conflicts already includes. In the view of the
 	// pod's turn, some nodes may have other pods than in the state.
-	besides []besides
+	extras []extra
 }
 
-type besides struct {
+type extra struct {
 	slot  int32
 	times int
 }
@@ -120,7 +120,7 @@ type besides struct {
 func (r *restrictions) leaveOut(v state.View) {
 	for _, slot := range v.Touched() {
 		if n := r.changes(v.Node(slot)); n != 0 {
-			r.besides = append(r.besides, besides{slot, n})
+			r.extras = append(r.extras, extra{slot, n})
 		}
 	}
 }
@@ -155,7 +155,7 @@ func (r *restrictions) AppendText(text []byte) []byte {
 	for _, name := range r.claims {
 		text = model.AppendQuote(text, name)
 	}
-	for _, b := range r.besides {
+	for _, b := range r.extras {
 		text = append(text, '@')
 		text = strconv.AppendInt(text, int64(b.slot), 10)
 		text = append(text, ' ')
@@ -200,9 +200,9 @@ func (r *restrictions) Filter(node state.Node) reason.Code {
 		return diskInUse
 	}
 	conflicts := r.conflicts + r.changes(node)
-	for i := range r.besides {
-		if r.besides[i].slot == node.Slot() {
-			conflicts -= r.besides[i].times
+	for i := range r.extras {
+		if r.extras[i].slot == node.Slot() {
+			conflicts -= r.extras[i].times
 		}
 	}
 	if conflicts > 0 {

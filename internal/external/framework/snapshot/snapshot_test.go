@@ -284,8 +284,8 @@ func nonZero(r fwk.Resource) framework.Resource {
 	return c
 }
 
-// crowd is a state with nodes in three zones and pods on them.
-func crowd(nodes, pods int) *state.State {
+// threeZones is a state with nodes in three zones and pods on them.
+func threeZones(nodes, pods int) *state.State {
 	s := state.New()
 	changes := make([]model.Change, 0, nodes+pods)
 	for i := range nodes {
@@ -306,7 +306,7 @@ func crowdPod(i, nodes int) *model.Pod {
 // TestOnlyChangedNodesAreMadeAgain counts the NodeInfos that changes cost.
 func TestOnlyChangedNodesAreMadeAgain(t *testing.T) {
 	const nodes = 300
-	s := crowd(nodes, 3*nodes)
+	s := threeZones(nodes, 3*nodes)
 	shown := snapshot.New(nil)
 	shown.Update(s.View())
 	if shown.Built() != nodes {
@@ -370,7 +370,7 @@ func generationsOf(t *testing.T, shown *snapshot.Snapshot) map[string]int64 {
 // PodInfos of remaining pods are reused.
 func TestShownNodesStay(t *testing.T) {
 	const nodes = 100
-	s := crowd(nodes, 3*nodes)
+	s := threeZones(nodes, 3*nodes)
 	shown := snapshot.New(nil)
 	if all, err := shown.Lister().List(); len(all) != 0 || err != nil {
 		t.Errorf("before the first turn: %v, %v", all, err)
@@ -408,7 +408,7 @@ func TestShownNodesStay(t *testing.T) {
 // NodeInfo is correct again.
 func TestPluginsCannotSpoilTheState(t *testing.T) {
 	const nodes = 10
-	s := crowd(nodes, 3*nodes)
+	s := threeZones(nodes, 3*nodes)
 	shown := snapshot.New(nil)
 	shown.Update(s.View())
 	n, err := shown.Lister().Get("node-1")
@@ -435,7 +435,7 @@ func TestPluginsCannotSpoilTheState(t *testing.T) {
 // and grows it again.
 func TestManyNodesComeAndGo(t *testing.T) {
 	const nodes = 3000
-	s := crowd(nodes, nodes)
+	s := threeZones(nodes, nodes)
 	shown := snapshot.New(nil)
 	shown.Update(s.View())
 	for i := range nodes - 5 {
@@ -509,7 +509,7 @@ func TestGroupsAndMutations(t *testing.T) {
 // after a change of one pod on a node with 30.
 func BenchmarkUpdate(b *testing.B) {
 	nodes, pods := build.Sized(5000), build.Sized(150_000)
-	s := crowd(nodes, pods)
+	s := threeZones(nodes, pods)
 	b.Run("first", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {

@@ -4,9 +4,9 @@
 // prints a table with ratios, writes every round as CSV and a chart if flags name the
 // files (package report), and reports progress on standard error. --csv keeps every
 // round, also of an interrupted run, and --resume continues it. It owns the clusters and
-// the contenders that it starts. The binder and the lister are this program, started as
-// separate processes so that their cost can be measured. It never decides where a pod
-// goes. docs/performance.md has results; --help describes the columns.
+// the contenders that it starts. The binder and the lister (a client-go list, for
+// restarts) are this program as processes of their own, so that their cost can be
+// measured. docs/performance.md has results; --help describes the columns.
 //
 // # Turns
 //
@@ -19,9 +19,9 @@
 //
 // Even so one effect remains. Beside 30,000 running pods Berth first reads these pods,
 // and the API server copies each, so its next collection falls into Berth's turn. The
-// binder reads none and ends just before the collection. With the same number of
-// collections the two take the same time. So in two shapes Berth reaches 69 % of the
-// binder's rate with events.
+// binder reads none and ends just before the collection. With equally many collections
+// both take equally long. So Berth reaches only 69 % of the binder's rate in two of the
+// scenes.
 //
 // # The binder
 //

@@ -24,33 +24,33 @@ import (
 // reservation ends.
 
 const (
-	// keptFirst is the duration of a group's first reservation.
-	keptFirst = 5 * time.Minute
-	// maxKept bounds the number of reservations at a time.
-	maxKept = 4
+	// firstHold is the duration of a group's first reservation.
+	firstHold = 5 * time.Minute
+	// maxHolds bounds the number of reservations at a time.
+	maxHolds = 4
 	// searchEvery is the minimal pause between two searches for room. restPerMoved
 	// extends it for each pod that the search moved: ten times the cost of taking a pod
 	// off its node and putting it back.
 	searchEvery, restPerMoved = time.Second, 200 * time.Microsecond
 )
 
-// keeping holds the reservations for groups.
-type keeping struct {
-	groups []keptFor // in the order of their reservations
+// roomHolds holds the reservations for groups.
+type roomHolds struct {
+	groups []roomHold // in the order of their reservations
 	// rests is the earliest time of the next search.
 	rests time.Time
 }
 
-// keptFor is the reservation for a group or a tree. uid is the UID of the PodGroup, or of
-// the CompositePodGroup at the top.
-type keptFor struct {
+// roomHold is the reservation for a group or a tree. uid is the UID of the PodGroup, or
+// of the CompositePodGroup at the top.
+type roomHold struct {
 	root  model.RootKey
 	uid   types.UID
 	until time.Time
 }
 
 // next returns when the next reservation ends.
-func (k *keeping) next() (at time.Time, ok bool) {
+func (k *roomHolds) next() (at time.Time, ok bool) {
 	for i := range k.groups {
 		if until := k.groups[i].until; !ok || until.Before(at) {
 			at, ok = until, true
@@ -59,26 +59,26 @@ func (k *keeping) next() (at time.Time, ok bool) {
 	return at, ok
 }
 
-// endKeeping ends reservations that have expired, whose group is gone, or whose group
+// endRoomHolds ends reservations that have expired, whose group is gone, or whose group
 // cannot start because members are missing or gated. It reports whether any ended.
-func (l *Loop) endKeeping(now time.Time) bool {
-	before := len(l.kept.groups)
-	l.kept.groups = slices.DeleteFunc(l.kept.groups, func(k keptFor) bool {
+func (l *Loop) endRoomHolds(now time.Time) bool {
+	before := len(l.holds.groups)
+	l.holds.groups = slices.DeleteFunc(l.holds.groups, func(k roomHold) bool {
 		over := !now.Before(k.until)
 		if !over && l.isThere(&k) && l.queue.IsTried(k.root) {
 			return false
 		}
-		l.state.GiveWay(k.root)
+		l.state.EndRoomHold(k.root)
 		if over {
-			l.queue.KeptInVain(now, k.root, keptFirst)
+			l.queue.ReservationFailed(now, k.root, firstHold)
 		}
 		return true
 	})
-	return len(l.kept.groups) < before
+	return len(l.holds.groups) < before
 }
 
 // isThere reports whether the object of a reservation still exists.
-func (l *Loop) isThere(k *keptFor) bool {
+func (l *Loop) isThere(k *roomHold) bool {
 	if k.root.Composite {
 		object := l.state.View().Composite(k.root.Key)
 		return object != nil && object.UID() == k.uid
@@ -87,22 +87,22 @@ func (l *Loop) isThere(k *keptFor) bool {
 	return object != nil && object.UID() == k.uid
 }
 
-// keepRoom reserves room for a group or a tree that was just rejected, if it is overtaken
+// holdRoom reserves room for a group or a tree that was just rejected, if it is overtaken
 // and would have room without the later pods. A reservation ends when the group is
 // placed, or when pods are evicted for it.
-func (l *Loop) keepRoom(now time.Time, a *plan.Attempt) {
+func (l *Loop) holdRoom(now time.Time, a *plan.Attempt) {
 	if a.Group == nil {
 		return
 	}
 	root := a.Root()
-	if l.state.KeepsFor(root) {
+	if l.state.HoldsRoomFor(root) {
 		if a.Outcome == plan.Placed || a.Waits() {
-			l.state.GiveWay(root)
-			l.kept.groups = slices.DeleteFunc(l.kept.groups, func(k keptFor) bool { return k.root == root })
+			l.state.EndRoomHold(root)
+			l.holds.groups = slices.DeleteFunc(l.holds.groups, func(k roomHold) bool { return k.root == root })
 		}
 		return
 	}
-	if a.Outcome != plan.Unschedulable || a.Waits() || len(l.kept.groups) == maxKept || !l.queue.IsOvertaken(now, root) || now.Before(l.kept.rests) {
+	if a.Outcome != plan.Unschedulable || a.Waits() || len(l.holds.groups) == maxHolds || !l.queue.IsOvertaken(now, root) || now.Before(l.holds.rests) {
 		return
 	}
 	groups := []model.GroupKey{root.Key}
@@ -113,16 +113,16 @@ func (l *Loop) keepRoom(now time.Time, a *plan.Attempt) {
 		}
 	}
 	// it has just joined or left a tree
-	if slices.ContainsFunc(groups, l.state.KeepsForMembers) {
+	if slices.ContainsFunc(groups, l.state.HoldsRoomForMembers) {
 		return
 	}
 	room, moved := gang.Room(l.state, l.engine, a)
 	// now is the beginning of the round
-	l.kept.rests = now.Add(searchEvery + time.Duration(moved)*restPerMoved)
+	l.holds.rests = now.Add(searchEvery + time.Duration(moved)*restPerMoved)
 	if len(room) == 0 {
-		l.queue.SoughtInVain(now, root)
+		l.queue.NoReservation(now, root)
 		return
 	}
-	l.state.Keep(root, groups, room)
-	l.kept.groups = append(l.kept.groups, keptFor{root, a.Group.UID(), now.Add(l.queue.KeepsFor(root, keptFirst))})
+	l.state.HoldRoom(root, groups, room)
+	l.holds.groups = append(l.holds.groups, roomHold{root, a.Group.UID(), now.Add(l.queue.HoldTime(root, firstHold))})
 }

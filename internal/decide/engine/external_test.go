@@ -18,7 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// turn is an Outside that records the pod of the turn, and fails the test when turns
+// turn is an External that records the pod of the turn, and fails the test when turns
 // overlap.
 type turn struct {
 	t      *testing.T
@@ -145,7 +145,7 @@ func (s *turnedScore) run(v state.View, slots []int32, scores []int64) (bool, er
 // out-of-tree ones.
 func turned(t *testing.T, r *rand.Rand, p *plugin.Profile) *plugin.Profile {
 	o := &turn{t: t}
-	p.Outside = o
+	p.External = o
 	for i, f := range p.Filters {
 		if f, ok := f.(plugin.NodeFilter); ok && r.IntN(3) == 0 {
 			p.Filters[i] = &turnedFilter{NodeFilter: f, turn: o}
@@ -211,7 +211,7 @@ func TestRefusals(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			outside, asks := &turn{t: t}, &asksPotential{nodes: -1}
 			b := withPlugins(t, 4, func(p *plugin.Profile) {
-				p.Outside, p.PostFilters = outside, []*plugin.PostFilter{plugintest.PartsOf(asks).PostFilter}
+				p.External, p.PostFilters = outside, []*plugin.PostFilter{plugintest.PartsOf(asks).PostFilter}
 				p.Reserve, p.Permit = append(p.Reserve, plugintest.PartsOf(&test.stages).Reserve), append(p.Permit, plugintest.PartsOf(&test.stages).Permit)
 			})
 			pod := benchPreemptor("pod", 0, 100)

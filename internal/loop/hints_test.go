@@ -13,29 +13,29 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
-// advising is an adviser that records its calls.
-type advising struct {
+// recordedHints records its calls.
+type recordedHints struct {
 	calls []string
 	next  time.Time // when it can continue, unless zero
 }
 
-func (a *advising) Rejected(_ time.Time, _ *engine.Engine, s *state.State, d *plan.Decision) string {
+func (a *recordedHints) Rejected(_ time.Time, _ *engine.Engine, s *state.State, d *plan.Decision) string {
 	a.calls = append(a.calls, fmt.Sprintf("%s is rejected, %d pods are on nodes", d.Pod.Name, s.Pods()))
 	return "ask for less, " + d.Pod.Name
 }
 
-func (a *advising) Search(_ time.Time, _ *engine.Engine, s *state.State) {
+func (a *recordedHints) Search(_ time.Time, _ *engine.Engine, s *state.State) {
 	a.calls = append(a.calls, fmt.Sprintf("search, %d pods are on nodes", s.Pods()))
 }
 
-func (a *advising) Next() (at time.Time, ok bool) { return a.next, !a.next.IsZero() }
+func (a *recordedHints) Next() (at time.Time, ok bool) { return a.next, !a.next.IsZero() }
 
-// TestAdviser calls an adviser before each round, and after an unschedulable decision
+// TestHints calls Hints before each round, and after an unschedulable decision
 // about a single pod. The event of the pod contains the returned hint.
-func TestAdviser(t *testing.T) {
+func TestHints(t *testing.T) {
 	g := newGrouping(t, "")
-	by := &advising{}
-	g.loop.Advise(by)
+	by := &recordedHints{}
+	g.loop.SetHints(by)
 	g.nodes(1)
 	g.changes.Set(build.Pod(build.Named("first"), build.Container("cpu=1")))
 	g.round()
@@ -62,12 +62,12 @@ func TestAdviser(t *testing.T) {
 	}
 }
 
-// TestAdviserGoesOn runs a round when the adviser can continue, unless another round is
+// TestHintsGoOn runs a round when Hints can continue, unless another round is
 // due earlier.
-func TestAdviserGoesOn(t *testing.T) {
+func TestHintsGoOn(t *testing.T) {
 	g := newGrouping(t, "")
-	by := &advising{}
-	g.loop.Advise(by)
+	by := &recordedHints{}
+	g.loop.SetHints(by)
 	if at, ok := g.loop.Next(); ok {
 		t.Fatalf("the next round is at %s", at)
 	}

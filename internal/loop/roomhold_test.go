@@ -32,8 +32,8 @@ func newOvertaking(t *testing.T) *overtaking {
 	for _, node := range []string{"n1", "n1", "n0", "n0"} {
 		o.later(node)
 	}
-	if got := o.round(); !strings.Contains(got, "a unschedulable") || o.loop.State().Keeps() != 0 {
-		t.Fatalf("%q; room is kept for %d groups", got, o.loop.State().Keeps())
+	if got := o.round(); !strings.Contains(got, "a unschedulable") || o.loop.State().RoomHolds() != 0 {
+		t.Fatalf("%q; room is held for %d groups", got, o.loop.State().RoomHolds())
 	}
 	return o
 }
@@ -55,7 +55,7 @@ func (o *overtaking) overtake(after time.Duration) int {
 	o.later("n0")
 	for o.round() != "" {
 	}
-	return o.loop.State().Keeps()
+	return o.loop.State().RoomHolds()
 }
 
 // TestRoomIsKeptForTheOvertaken follows a gang that others overtake: its patience, the
@@ -66,27 +66,27 @@ func TestRoomIsKeptForTheOvertaken(t *testing.T) {
 	began := o.now
 	for o.now.Add(15*time.Second).Sub(began) < queue.DefaultGroupPatience {
 		if n := o.overtake(15 * time.Second); n != 0 {
-			t.Fatalf("room is kept for %d groups after %s", n, o.now.Sub(began))
+			t.Fatalf("room is held for %d groups after %s", n, o.now.Sub(began))
 		}
 	}
 	expect := func(want int, got int) {
 		t.Helper()
 		if got != want {
-			t.Errorf("after %s room is kept for %d groups, want %d", o.now.Sub(began), got, want)
+			t.Errorf("after %s room is held for %d groups, want %d", o.now.Sub(began), got, want)
 		}
 	}
 	for times := range time.Duration(2) { // the second time for twice as long
 		expect(1, o.overtake(15*time.Second))
 		end := o.now.Add(first << times)
 		if at, ok := o.loop.Next(); !ok || at.After(end) {
-			t.Errorf("the next round is at %s (%t), room is kept until %s", at, ok, end)
+			t.Errorf("the next round is at %s (%t), room is held until %s", at, ok, end)
 		}
 		o.now = end.Add(-time.Millisecond)
 		o.round()
-		expect(1, o.loop.State().Keeps())
+		expect(1, o.loop.State().RoomHolds())
 		o.now = end
 		o.round()
-		expect(0, o.loop.State().Keeps())
+		expect(0, o.loop.State().RoomHolds())
 		// it pauses for the same time
 		for o.now.Add(15*time.Second).Sub(end) < first<<times {
 			expect(0, o.overtake(15*time.Second))
@@ -100,7 +100,7 @@ func TestRoomIsKeptForTheOvertaken(t *testing.T) {
 	if got := o.round(); !strings.Contains(got, "a placed on n0") || !strings.Contains(got, "b placed on n0") {
 		t.Error(got)
 	}
-	expect(0, o.loop.State().Keeps())
+	expect(0, o.loop.State().RoomHolds())
 	if at, ok := o.loop.Next(); ok {
 		t.Errorf("the next round is at %s, and nobody waits", at)
 	}
@@ -114,8 +114,8 @@ func TestOvertakenStarts(t *testing.T) {
 		o.changes.Remove(keyOf(fmt.Sprint("small-", o.small-1-i)).Ref())
 	}
 	o.now = o.now.Add(2 * queue.DefaultGroupPatience)
-	if got := o.round(); !strings.Contains(got, "b placed on n0") || o.loop.State().Keeps() != 0 {
-		t.Errorf("%q; room is kept for %d groups", got, o.loop.State().Keeps())
+	if got := o.round(); !strings.Contains(got, "b placed on n0") || o.loop.State().RoomHolds() != 0 {
+		t.Errorf("%q; room is held for %d groups", got, o.loop.State().RoomHolds())
 	}
 }
 
@@ -124,7 +124,7 @@ func TestOvertakenStarts(t *testing.T) {
 func TestRoomIsOfOnePodGroup(t *testing.T) {
 	o := newOvertaking(t)
 	if n := o.overtake(2 * queue.DefaultGroupPatience); n != 1 {
-		t.Fatalf("room is kept for %d groups", n)
+		t.Fatalf("room is held for %d groups", n)
 	}
 	another := gang(2)
 	another.UID = "uid-another"
@@ -132,8 +132,8 @@ func TestRoomIsOfOnePodGroup(t *testing.T) {
 	o.changes.Set(another)
 	o.now = o.now.Add(time.Second)
 	o.once()
-	if n := o.loop.State().Keeps(); n != 0 {
-		t.Errorf("room is kept for %d groups", n)
+	if n := o.loop.State().RoomHolds(); n != 0 {
+		t.Errorf("room is held for %d groups", n)
 	}
 }
 
@@ -151,16 +151,16 @@ func TestNoRoomEvenWithoutLater(t *testing.T) {
 	}
 	o.changes.Remove(model.Ref{Kind: model.NodeKind, Name: "n1"})
 	if n := o.overtake(2 * queue.DefaultGroupPatience); n != 0 {
-		t.Errorf("room is kept for %d groups", n)
+		t.Errorf("room is held for %d groups", n)
 	}
 	// later pods replace these: the next search follows after the gang's patience
 	for range 2 {
 		if n := o.overtake(15 * time.Second); n != 0 {
-			t.Errorf("room is kept for %d groups, and the gang rests", n)
+			t.Errorf("room is held for %d groups, and the gang rests", n)
 		}
 	}
 	if n := o.overtake(queue.DefaultGroupPatience); n != 1 {
-		t.Errorf("room is kept for %d groups after the rest", n)
+		t.Errorf("room is held for %d groups after the rest", n)
 	}
 }
 
@@ -185,10 +185,10 @@ func TestNextEndOfRoom(t *testing.T) {
 			t.Errorf("the next round is at %s (%t), want %s", at, ok, want)
 		}
 	}
-	g.loop.KeepFor(group("g"), nil, g.now.Add(2*time.Hour))
+	g.loop.HoldFor(group("g"), nil, g.now.Add(2*time.Hour))
 	expect(g.now.Add(2 * time.Hour))
-	g.loop.KeepFor(group("h"), nil, g.now.Add(3*time.Hour))
+	g.loop.HoldFor(group("h"), nil, g.now.Add(3*time.Hour))
 	expect(g.now.Add(2 * time.Hour))
-	g.loop.KeepFor(group("h"), nil, g.now.Add(time.Hour))
+	g.loop.HoldFor(group("h"), nil, g.now.Add(time.Hour))
 	expect(g.now.Add(time.Hour))
 }

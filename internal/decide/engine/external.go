@@ -182,7 +182,7 @@ func (c *cycle) failureIn(counts *objectionCounts) error {
 // asksOutside reports whether out-of-tree plugins or extenders filter nodes for the pod.
 // Then verdicts of the cycle are not cached.
 func (c *cycle) asksOutside() bool {
-	if c.profile.Outside != nil {
+	if c.profile.External != nil {
 		return true
 	}
 	for _, x := range c.profile.Extenders {
@@ -339,8 +339,8 @@ func (p *profile) nameOf(filter int) string {
 
 // preScore runs the out-of-tree PreScore plugins.
 func (c *cycle) preScore(slots []int32) error {
-	if c.extended != nil && c.extended.bare && c.profile.Outside != nil {
-		c.profile.Outside.Bare()
+	if c.extended != nil && c.extended.bare && c.profile.External != nil {
+		c.profile.External.Bare()
 	}
 	for _, p := range c.profile.PreScores {
 		if err := p.Run(c.view, slots); err != nil {
@@ -412,8 +412,8 @@ func (e *Engine) bareScores(c *cycle, p *plugin.Score, column *scoreColumn, slot
 // refuse ends a decision whose placement a Reserve or Permit plugin rejected, or failed
 // for.
 func (e *Engine) refuse(p *profile, d *plan.Decision, placement *plan.Placement, err error) {
-	if p.Outside != nil {
-		p.Outside.Unreserve(placement)
+	if p.External != nil {
+		p.External.Unreserve(placement)
 	}
 	var refusal *plugin.Refusal
 	if !errors.As(err, &refusal) {

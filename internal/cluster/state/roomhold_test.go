@@ -19,26 +19,26 @@ func TestKeepIsForOthers(t *testing.T) {
 		return &p
 	}
 	first, second, other := member("a"), member("b"), nominatedPod("c", "", 0)
-	if s.GiveWay(root); s.Keeps() != 0 || s.KeepsFor(root) || s.Nominated() != 0 {
+	if s.EndRoomHold(root); s.RoomHolds() != 0 || s.HoldsRoomFor(root) || s.Nominated() != 0 {
 		t.Fatal("room is kept from the start")
 	}
 	before := s.View().NominationsVersion()
-	s.Keep(root, []model.GroupKey{gang}, []plan.Nomination{{Pod: first, Mode: plan.Set, NodeName: "n"}, {Pod: second, Mode: plan.Set, NodeName: "n"}})
+	s.HoldRoom(root, []model.GroupKey{gang}, []plan.Nomination{{Pod: first, Mode: plan.Set, NodeName: "n"}, {Pod: second, Mode: plan.Set, NodeName: "n"}})
 	slot, _ := s.Slot("n")
 	v := s.View()
-	if v.NominationsVersion() == before || s.Keeps() != 1 || !s.KeepsFor(root) || s.Nominated() != 2 || v.IsNominated(first.Key()) {
+	if v.NominationsVersion() == before || s.RoomHolds() != 1 || !s.HoldsRoomFor(root) || s.Nominated() != 2 || v.IsNominated(first.Key()) {
 		t.Error("room is not kept, or the members are nominated")
 	}
-	if got := strings.Join(v.KeptOn(root), " "); got != "n n" {
+	if got := strings.Join(v.RoomHeldOn(root), " "); got != "n n" {
 		t.Errorf("room is kept on %q", got)
 	}
 	if got := v.NominatedBefore(first, slot); len(got) != 0 {
 		t.Errorf("a member must leave room for %v", got)
 	}
 	leaves := v.NominatedBefore(other, slot)
-	rest, id := v.WithoutKept(leaves)
-	if len(leaves) != 2 || len(rest) != 0 || v.KeptFor(id) != "ns/gang" || v.KeptFor(id+1) != "" {
-		t.Errorf("another pod leaves room for %v, without the gang for %v; id %d is of %q", leaves, rest, id, v.KeptFor(id))
+	rest, id := v.WithoutRoomHolds(leaves)
+	if len(leaves) != 2 || len(rest) != 0 || v.RoomHolder(id) != "ns/gang" || v.RoomHolder(id+1) != "" {
+		t.Errorf("another pod leaves room for %v, without the gang for %v; id %d is of %q", leaves, rest, id, v.RoomHolder(id))
 	}
 	above := *other
 	above.Priority = 1
@@ -49,19 +49,19 @@ func TestKeepIsForOthers(t *testing.T) {
 		t.Errorf("%v would lose nominations that they do not have", got)
 	}
 	s.Nominate(plan.Nomination{Pod: nominatedPod("d", "", 0), Mode: plan.Set, NodeName: "n"}, plan.Nomination{Pod: nominatedPod("e", "", 0), Mode: plan.Set, NodeName: "m"})
-	if rest, id = v.WithoutKept(v.NominatedBefore(other, slot)); len(rest) != 1 || rest[0].Name != "d" || id == 0 {
+	if rest, id = v.WithoutRoomHolds(v.NominatedBefore(other, slot)); len(rest) != 1 || rest[0].Name != "d" || id == 0 {
 		t.Errorf("beside the gang the pod leaves room for %v", rest)
 	}
 	m, _ := s.Slot("m")
-	if rest, id = v.WithoutKept(v.NominatedBefore(other, m)); len(rest) != 1 || id != 0 {
+	if rest, id = v.WithoutRoomHolds(v.NominatedBefore(other, m)); len(rest) != 1 || id != 0 {
 		t.Errorf("on m it leaves room for %v, of group %d", rest, id)
 	}
 	if err := s.Audit(); err != nil {
 		t.Error(err)
 	}
-	s.GiveWay(root)
+	s.EndRoomHold(root)
 	delta := s.Apply(nil)
-	if s.Keeps() != 0 || s.KeepsFor(root) || s.Nominated() != 2 || len(v.KeptOn(root)) != 0 || len(v.NominatedBefore(other, slot)) != 1 || len(delta.Events) != 2 {
+	if s.RoomHolds() != 0 || s.HoldsRoomFor(root) || s.Nominated() != 2 || len(v.RoomHeldOn(root)) != 0 || len(v.NominatedBefore(other, slot)) != 1 || len(delta.Events) != 2 {
 		t.Errorf("room is still kept, or %d events say that it is not", len(delta.Events))
 	}
 	if err := s.Audit(); err != nil {
@@ -69,22 +69,22 @@ func TestKeepIsForOthers(t *testing.T) {
 	}
 }
 
-func TestAuditOfKeptRoom(t *testing.T) {
+func TestAuditOfRoomHolds(t *testing.T) {
 	gang := model.GroupKey{Namespace: "ns", Name: "gang"}
 	root := model.RootKey{Key: gang}
 	for _, test := range []struct {
 		want    string
 		corrupt func(n *nominations)
 	}{
-		{"of its group: false, listed there: true", func(n *nominations) { n.keptFor[n.kept[root].pods[0]] = &keptRoom{} }},
+		{"of its group: false, listed there: true", func(n *nominations) { n.holdFor[n.holds[root].pods[0]] = &roomHold{} }},
 		{"of its group: true, listed there: false", func(n *nominations) { n.byNode["n"] = n.byNode["n"][:1] }},
-		{"room is kept for group ns/gang of ns/gang, and not listed there", func(n *nominations) { n.keptOf[gang] = nil }},
-		{"room is kept for 2 pods of 1 groups, and listed for 2 of 2", func(n *nominations) { n.keptOf[model.GroupKey{Name: "other"}] = nil }},
-		{"room that is kept for ns/gang is listed for ns/other", func(n *nominations) {
-			n.kept[model.RootKey{Key: model.GroupKey{Namespace: "ns", Name: "other"}}] = n.kept[root]
-			delete(n.kept, root)
+		{"room is held for group ns/gang of ns/gang, and not listed there", func(n *nominations) { n.holdOf[gang] = nil }},
+		{"room is held for 2 pods of 1 groups, and listed for 2 of 2", func(n *nominations) { n.holdOf[model.GroupKey{Name: "other"}] = nil }},
+		{"room that is held for ns/gang is listed for ns/other", func(n *nominations) {
+			n.holds[model.RootKey{Key: model.GroupKey{Namespace: "ns", Name: "other"}}] = n.holds[root]
+			delete(n.holds, root)
 		}},
-		{"room is kept for 1 pods of 1 groups, and listed for 2 of 1", func(n *nominations) { n.kept[root].pods = n.kept[root].pods[:1] }},
+		{"room is held for 1 pods of 1 groups, and listed for 2 of 1", func(n *nominations) { n.holds[root].pods = n.holds[root].pods[:1] }},
 	} {
 		s := New()
 		s.Apply([]model.Change{node("n")})
@@ -94,7 +94,7 @@ func TestAuditOfKeptRoom(t *testing.T) {
 			p.Group = gang
 			members = append(members, plan.Nomination{Pod: &p, Mode: plan.Set, NodeName: "n"})
 		}
-		s.Keep(root, []model.GroupKey{gang}, members)
+		s.HoldRoom(root, []model.GroupKey{gang}, members)
 		if err := s.Audit(); err != nil {
 			t.Fatal(err)
 		}

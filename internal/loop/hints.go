@@ -8,10 +8,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
-// Adviser searches for the smallest changes that would give pending pods a node. It works
+// Hints searches for the smallest changes that would give pending pods a node. It works
 // in short steps on the loop's goroutine and limits its own cost. It must not change
 // engine or state.
-type Adviser interface {
+type Hints interface {
 	// Rejected is called after a single pod was found unschedulable, in the state of that
 	// decision. It returns a sentence for the FailedScheduling event, or an empty string.
 	Rejected(now time.Time, e *engine.Engine, s *state.State, d *plan.Decision) string
@@ -21,19 +21,19 @@ type Adviser interface {
 	Next() (at time.Time, ok bool)
 }
 
-// search continues the searches of the adviser.
+// search continues the searches of Hints.
 func (l *Loop) search(now time.Time) {
-	if l.adviser != nil {
-		l.adviser.Search(now, l.engine, l.state)
+	if l.hints != nil {
+		l.hints.Search(now, l.engine, l.state)
 	}
 }
 
 // advise adds a hint to the decision about an unschedulable single pod.
 func (l *Loop) advise(now time.Time, a *plan.Attempt) {
-	if l.adviser == nil || a.Group != nil || a.Outcome != plan.Unschedulable {
+	if l.hints == nil || a.Group != nil || a.Outcome != plan.Unschedulable {
 		return
 	}
 	d := &a.Members[0]
-	d.Advice = l.adviser.Rejected(now, l.engine, l.state, d)
+	d.Advice = l.hints.Rejected(now, l.engine, l.state, d)
 	l.report.advised()
 }

@@ -5,9 +5,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/cluster/storage"
 )
 
-// Kept has the sizes of a state's collections besides nodes, pods and tallies. Each
+// Sizes has the sizes of a state's collections besides nodes, pods and tallies. Each
 // number follows the objects that exist; some entries stay unused for a while.
-type Kept struct {
+type Sizes struct {
 	// Terms are the affinity terms that pods on nodes carry. Topologies are the keys that
 	// define domains of nodes.
 	Terms, Topologies int
@@ -20,22 +20,22 @@ type Kept struct {
 	// Learned are the objects whose learned version the watch has not shown yet.
 	Learned int
 	// Storage has the sizes of the volume store.
-	Storage storage.Kept
+	Storage storage.Sizes
 	// Devices has the sizes of the device store.
-	Devices devices.Kept
+	Devices devices.Sizes
 }
 
-// Kept returns the sizes of the state's collections.
-func (s *State) Kept() Kept {
+// Sizes returns the sizes of the state's collections.
+func (s *State) Sizes() Sizes {
 	selectors := len(s.selectorSources.controllers) + len(s.selectorSources.services.byName)
 	terms := len(s.terms.byKey)
 	for _, l := range s.terms.all {
 		terms += len(l.terms)
 	}
-	return Kept{
+	return Sizes{
 		Terms: terms, Topologies: len(s.topologies), Images: len(s.images), Selectors: selectors, Namespaces: len(s.namespaces),
-		LabelSets: len(s.population.sets) - s.population.empty, Learned: len(s.learned), Storage: s.storage.Kept(),
-		Devices: s.devices.Kept(),
+		LabelSets: len(s.population.sets) - s.population.empty, Learned: len(s.learned), Storage: s.storage.Sizes(),
+		Devices: s.devices.Sizes(),
 	}
 }
 
