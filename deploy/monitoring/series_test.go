@@ -93,10 +93,10 @@ func listedSeries(t *testing.T) map[string]*dto.MetricFamily {
 	return all
 }
 
-// shadowSeries returns the series in the table of docs/shadow.md.
+// shadowSeries returns the series in the table of docs/metrics.md.
 func shadowSeries(t *testing.T) map[string]*dto.MetricFamily {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/shadow.md")
+	page, err := os.ReadFile("../../docs/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func shadowSeries(t *testing.T) map[string]*dto.MetricFamily {
 		}
 	}
 	if len(all) < 10 {
-		t.Fatalf("%d series in docs/shadow.md", len(all))
+		t.Fatalf("%d series in docs/metrics.md", len(all))
 	}
 	return all
 }

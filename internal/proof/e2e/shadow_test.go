@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -26,15 +25,14 @@ import (
 )
 
 // TestShadow runs the shadow beside kube-scheduler with the permissions from
-// docs/shadow.md. Under churn, pods of Deployments with spread constraints must not cause
-// disagreements. A pod that the test itself binds to a full node must cause one, by
-// NodeResourcesFit. The audit log shows that the shadow writes nothing.
+// deploy/shadow-rbac.yaml. Under churn, pods of Deployments with spread constraints must
+// not cause disagreements. A pod that the test itself binds to a full node must cause
+// one, by NodeResourcesFit. The audit log shows that the shadow writes nothing.
 func TestShadow(t *testing.T) {
 	w := newWorld(t, "shadow")
-	page, err := os.ReadFile("../../../docs/shadow.md")
+	rights, err := os.ReadFile("../../../deploy/shadow-rbac.yaml")
 	w.must(err)
-	block := regexp.MustCompile("(?s)```yaml\n(apiVersion.*?)```").FindSubmatch(page)
-	for part := range strings.SplitSeq(string(block[1]), "---\n") {
+	for part := range strings.SplitSeq(string(rights), "---\n") {
 		w.create(part)
 	}
 	binary := filepath.Join(os.Getenv(binEnv), "berth")
