@@ -292,9 +292,9 @@ func rewrite(t *testing.T, b *block, output string) {
 	}
 }
 
-// TestYAMLInDocs decodes each document of a YAML block, and of the shadow's rights, as
-// its type, without unknown fields. The types are a configuration, an API object, or, by
-// the comment with the file's name, values of the chart or a kustomization.
+// TestYAMLInDocs decodes each document of a YAML block, and of the manifests of rights,
+// as its type, without unknown fields. The types are a configuration, an API object, or,
+// by the comment with the file's name, values of the chart or a kustomization.
 func TestYAMLInDocs(t *testing.T) {
 	checked := 0
 	for _, b := range blocksOf(t) {
@@ -308,13 +308,16 @@ func TestYAMLInDocs(t *testing.T) {
 			}
 		}
 	}
-	rights, err := os.ReadFile("../../deploy/shadow-rbac.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for document := range strings.SplitSeq(string(rights), "---\n") {
-		if err := decodes(t, document); err != nil {
-			t.Errorf("deploy/shadow-rbac.yaml: %v\n%s", err, document)
+	for _, file := range []string{"deploy/shadow-rbac.yaml", "deploy/second-scheduler-rbac.yaml"} {
+		rights, err := os.ReadFile("../../" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for document := range strings.SplitSeq(string(rights), "---\n") {
+			checked++
+			if err := decodes(t, document); err != nil {
+				t.Errorf("%s: %v\n%s", file, err, document)
+			}
 		}
 	}
 	if checked < 8 {

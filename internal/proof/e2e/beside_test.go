@@ -15,17 +15,19 @@ import (
 )
 
 // TestBesideKubeScheduler follows docs/migrate.md on running beside kube-scheduler. It
-// takes the configuration and the permissions from that page, and schedules only the pods
-// of its scheduler name.
+// takes the configuration from that page and the permissions from the manifest that the
+// page applies, and schedules only the pods of its scheduler name.
 func TestBesideKubeScheduler(t *testing.T) {
 	w := newWorld(t, "beside")
 	page, err := os.ReadFile("../../../docs/migrate.md")
 	w.must(err)
 	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllSubmatch(page, -1)
-	if len(blocks) != 2 {
-		t.Fatalf("the page has %d blocks of YAML, want configuration and rights", len(blocks))
+	if len(blocks) != 1 {
+		t.Fatalf("the page has %d blocks of YAML, want the configuration", len(blocks))
 	}
-	for part := range strings.SplitSeq(string(blocks[1][1]), "---\n") {
+	rights, err := os.ReadFile("../../../deploy/second-scheduler-rbac.yaml")
+	w.must(err)
+	for part := range strings.SplitSeq(string(rights), "---\n") {
 		w.create(part)
 	}
 	kubeconfig := w.tokenOf("berth")
