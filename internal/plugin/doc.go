@@ -13,7 +13,7 @@
 // optional functions are nil if the plugin lacks them. A copy of a built-in plugin's part
 // has all of its functions, while a wrapper of an interface could lose one silently. A
 // part of an out-of-tree plugin is known by its pointer and must not be copied. Filter is
-// still an interface.
+// no part yet: a plugin with the methods of NodeFilter is a filter, see package nodename.
 //
 //	plugin.New(plugin.Parts{
 //		Name:      "NodeName",
