@@ -143,8 +143,8 @@ func (s *Store) describeNodes(texts map[string]string) {
 func (s *Store) describeClaims(texts map[string]string) {
 	for key, c := range s.claims {
 		uses := sorted(c.on, func(x *use) string { return fmt.Sprintf("%s:%d/%d", x.node.name, x.times, x.users) })
-		texts["claim "+key.String()] = fmt.Sprintf("{exists %t, users %d, on %s, is %v, of volume %q, of class %q}",
-			c.Claim != nil, c.users, uses, c.is, nameOf(c.volume), className(c.class))
+		texts["claim "+key.String()] = fmt.Sprintf("{exists %t, users %d, on %s, nominated %v, is %v, of volume %q, of class %q}",
+			c.Claim != nil, c.users, uses, c.nominated, c.is, nameOf(c.volume), className(c.class))
 	}
 	for key, list := range s.preBound {
 		texts["bound in advance to "+key.String()] = listed(list, func(v *volume) string { return v.name })

@@ -1,6 +1,11 @@
 package storage
 
-import "github.com/berth-scheduler/berth/internal/model"
+import (
+	"slices"
+	"strings"
+
+	"github.com/berth-scheduler/berth/internal/model"
+)
 
 // handle identifies a volume for a CSI driver.
 type handle struct{ driver, handle string }
@@ -24,6 +29,9 @@ type claim struct {
 	// Invariant: on are the uses on the nodes with pods that use it, each at its position
 	// at. Nominated pods use it on the placeholder node Store.nominated.
 	on []*use
+	// Invariant: nominated counts the references of nominated pods by the nodes that they
+	// are nominated to, sorted by name. No count is 0.
+	nominated []nominatedTo
 	// Invariant: while the claim is in use, is is its identity. The volume that it names
 	// lists it at atVolume. Its class lists it at atClass if the identity depends on the
 	// class. Otherwise all of these are zero.
@@ -32,6 +40,37 @@ type claim struct {
 	atVolume int
 	class    *class
 	atClass  int
+}
+
+// nominatedTo counts references of pods that are nominated to a node.
+type nominatedTo struct {
+	node  string
+	times int
+}
+
+// nominate counts a reference of a pod that is nominated to a node.
+func (c *claim) nominate(node string, sign int) {
+	at, found := slices.BinarySearchFunc(c.nominated, node, func(n nominatedTo, node string) int { return strings.Compare(n.node, node) })
+	if !found {
+		c.nominated = slices.Insert(c.nominated, at, nominatedTo{node, sign})
+		return
+	}
+	if c.nominated[at].times += sign; c.nominated[at].times == 0 {
+		c.nominated = slices.Delete(c.nominated, at, at+1)
+	}
+	if len(c.nominated) == 0 {
+		c.nominated = nil
+	}
+}
+
+// touchNominated reports that volumes have changed on the nodes that pods with a claim
+// are nominated to. Pods that leave room for these pods have a verdict that counts them.
+func (s *Store) touchNominated(c *claim) {
+	for _, to := range c.nominated {
+		if n := s.nodes[to.node]; n != nil {
+			s.touchVolumes(n)
+		}
+	}
 }
 
 // use is the use of a claim by the pods on a node.
@@ -78,6 +117,7 @@ func (s *Store) setClaim(key model.ClaimKey, now *model.Claim) (before *model.Cl
 	if len(c.on) > 0 {
 		s.identify(c)
 		if (before == nil) != (now == nil) || before != nil && before.Owner != now.Owner {
+			s.touchNominated(c)
 			for _, x := range c.on {
 				if x.node.checkOwners(c) {
 					s.touchVolumes(x.node)
@@ -147,6 +187,7 @@ func (s *Store) identify(c *claim) {
 		s.refer(x.node, c.is.handle, -x.times)
 		s.refer(x.node, is.handle, +x.times)
 		if x.node == s.nominated {
+			s.touchNominated(c)
 			if c.is.driver != "" {
 				s.change.AddRoom(c.is.driver) // on whichever node
 			}

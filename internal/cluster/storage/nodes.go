@@ -147,9 +147,13 @@ func (s *Store) Displace(slot int32, pod *model.Pod) { s.place(slot, pod, -1) }
 // Nominate adds a nomination of a pod (+1) or removes it (-1). The pod uses nothing yet,
 // but a dry run may put it on the node.
 func (s *Store) Nominate(pod *model.Pod, sign int) {
-	if pod.Volumes != nil {
-		s.use(s.nominated, pod.Volumes, sign)
+	if pod.Volumes == nil {
+		return
 	}
+	for i := range pod.Volumes.Claims {
+		s.claimOf(pod.Volumes.Claims[i].Key).nominate(pod.NominatedNode, sign)
+	}
+	s.use(s.nominated, pod.Volumes, sign)
 }
 
 func (s *Store) place(slot int32, pod *model.Pod, sign int) {

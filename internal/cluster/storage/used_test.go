@@ -178,3 +178,45 @@ func TestUsedOn(t *testing.T) {
 		}
 	}
 }
+
+// TestClaimsOfNominatedPods changes the volume of a claim. The node that a pod with the
+// claim is nominated to has other verdicts for pods that leave room for it, and no other
+// node has.
+func TestClaimsOfNominatedPods(t *testing.T) {
+	touched := map[int32]bool{}
+	s := New(func(slot int32, _ model.Aspect) { touched[slot] = true })
+	for slot, name := range []string{"n0", "n1", "n2"} {
+		s.Seat(int32(slot), name)
+		s.SetNode(int32(slot), true, labels.Set{})
+	}
+	s.Set(model.NewStorageClass(build.StorageClass("fast", "provisioner=d")))
+	nominee := func(name, node string) *model.Pod {
+		return model.NewPod(build.Pod(build.Named(name), build.Claims("c"), build.NominatedNodeName(node)))
+	}
+	s.Nominate(nominee("p", "n1"), +1)
+	s.Nominate(nominee("q", "n2"), +1)
+	s.Nominate(nominee("r", "n2"), +1)
+	s.Nominate(nominee("s", "elsewhere"), +1)
+	claim := model.NewClaim(build.PersistentVolumeClaim("c", "class=fast"))
+	for _, step := range []struct {
+		name   string
+		change func()
+		want   string
+	}{
+		{"a claim is created", func() { s.Set(claim) }, "map[1:true 2:true]"},
+		{"again, the same", func() { s.Set(claim) }, "map[]"},
+		{"it is bound", func() {
+			s.Set(model.NewVolume(build.PersistentVolume("v", "csi=d/v")))
+			s.Set(model.NewClaim(build.PersistentVolumeClaim("c", "class=fast bound=v")))
+		}, "map[1:true 2:true]"},
+		{"its volume is gone", func() { s.Remove(model.VolumeRef("v")) }, "map[1:true 2:true]"},
+		{"a pod is nominated no more", func() { s.Nominate(nominee("p", "n1"), -1); s.Nominate(nominee("q", "n2"), -1) }, "map[]"},
+		{"the claim is gone", func() { s.Remove(claim.Ref()) }, "map[2:true]"},
+		{"the last has gone, and the claim is created", func() { s.Nominate(nominee("r", "n2"), -1); s.Set(claim) }, "map[]"},
+	} {
+		clear(touched)
+		if step.change(); fmt.Sprint(touched) != step.want {
+			t.Errorf("%s: changed are %v, want %s", step.name, touched, step.want)
+		}
+	}
+}

@@ -22,6 +22,15 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/oracle/random"
 )
 
+// TestFaultsFoundWithVolumes runs a seed that found a fault: the claim of a nominated pod
+// was deleted, and a remembered rejection still counted its volume on the node (492).
+func TestFaultsFoundWithVolumes(t *testing.T) {
+	build.NotRaced(t)
+	if _, err := runVolumeFaults(492); err != nil {
+		t.Errorf("seed 492: %v", err)
+	}
+}
+
 // TestFaultsOfVolumes is a seeded simulation of all faults between a decision about
 // volumes and the binding. The loop is audited after each round. No volume is promised or
 // bound twice, and no pod is bound without its claims or on a node that its volumes do
