@@ -180,9 +180,9 @@ func scheduled(pod *v1.Pod) string {
 
 // scheduledStatus returns the status and the reason of a bound pod's PodScheduled
 // condition. The message is left out. When a pod is rejected at Permit, kube-scheduler
-// puts it back into the queue before it patches the condition. A busy machine may apply
-// that patch after the binding of the next attempt. The patch has only what changed, so
-// the condition is then True with the message of the rejection.
+// 1.37.1 puts it back into the queue before it patches the condition. A busy machine may
+// apply that patch after the binding of the next attempt. The patch has only what
+// changed, so the condition is then True with the message of the rejection.
 func scheduledStatus(pod *v1.Pod) string {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == v1.PodScheduled {

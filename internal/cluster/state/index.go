@@ -28,18 +28,23 @@ type filing[K comparable] struct {
 	at   []int32
 }
 
+// manyKeys is the number of keys from which the lists of an item share one allocation.
+// Few keys have a list each: most of them are of other items, too, so an array for all
+// would be larger.
+const manyKeys = 64
+
 // add files an item, which is filed nowhere, under distinct keys.
 func (x *index[K, T]) add(item T, keys []K) {
 	f := item.filing()
 	f.keys, f.at = keys, make([]int32, len(keys))
-	var alone []T // backs the lists of keys that no other item has, thousands for some pods
+	var alone []T // backs the lists of keys that no other item has
+	if len(keys) > manyKeys {
+		alone = make([]T, len(keys))
+	}
 	for i, key := range keys {
 		in := x.under.Of(key)
 		list := in[key]
-		if len(list) == 0 {
-			if alone == nil {
-				alone = make([]T, len(keys))
-			}
+		if len(list) == 0 && alone != nil {
 			list = alone[i : i : i+1]
 		}
 		f.at[i] = int32(len(list))

@@ -203,7 +203,8 @@ func TestClaimsOfNominatedPods(t *testing.T) {
 		change func()
 		want   string
 	}{
-		{"a claim is created", func() { s.Set(claim) }, "map[1:true 2:true]"},
+		{"a claim without a class is created", func() { s.Set(model.NewClaim(build.PersistentVolumeClaim("c", ""))) }, "map[1:true 2:true]"},
+		{"it gets a class", func() { s.Set(claim) }, "map[1:true 2:true]"},
 		{"again, the same", func() { s.Set(claim) }, "map[]"},
 		{"it is bound", func() {
 			s.Set(model.NewVolume(build.PersistentVolume("v", "csi=d/v")))
