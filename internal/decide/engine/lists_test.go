@@ -471,28 +471,60 @@ func (b *bench) spendOnHints(pod *model.Pod, do func(string, func())) {
 // TestNoListCostsMoreThanInProportion makes a list of a pod four times as long. Each step
 // may then cost at most five times the allocations, the bytes and the engine's work.
 // Times are only printed and do not fail the test.
+//
+// Goroutines of the Go runtime allocate beside a step now and then, so that a measurement
+// can be too high, but never too low. A list that fails is measured twice more, and the
+// lowest costs count.
 func TestNoListCostsMoreThanInProportion(t *testing.T) {
 	// collections empty caches, such as interned texts
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	for _, l := range append(specLists(), shapedLists()...) {
 		t.Run(l.name, func(t *testing.T) {
-			defer runtime.GC()
-			short, long := spendOnList(t, l, shortList), spendOnList(t, l, listFactor*shortList)
-			for _, step := range listSteps {
-				a, b := short[step], long[step]
-				for _, m := range []struct {
-					what        string
-					short, long int64
-					free        int64 // costs up to this do not depend on the list
-				}{{"allocations", a.allocations, b.allocations, 100}, {"bytes", a.bytes, b.bytes, 80 << 10}, {"work", a.work, b.work, 500}} {
-					if float64(m.long) > growthMax*float64(max(m.short, m.free)) {
-						t.Errorf("%s: %d %s for %d elements, %d for %d", step, m.short, m.what, shortList, m.long, listFactor*shortList)
-					}
+			short, long := map[string]spending{}, map[string]spending{}
+			var faults []string
+			for range 3 {
+				keepLowest(short, spendOnList(t, l, shortList))
+				keepLowest(long, spendOnList(t, l, listFactor*shortList))
+				runtime.GC()
+				if faults = outOfProportion(short, long); len(faults) == 0 {
+					break
 				}
-				if b.time > 3*time.Millisecond && b.time > 6*a.time {
+			}
+			for _, fault := range faults {
+				t.Error(fault)
+			}
+			for _, step := range listSteps {
+				if a, b := short[step], long[step]; b.time > 3*time.Millisecond && b.time > 6*a.time {
 					t.Logf("%s: %v for %d elements, %v for %d", step, a.time, shortList, b.time, listFactor*shortList)
 				}
 			}
 		})
 	}
+}
+
+// keepLowest lowers the costs of each step to those of another measurement.
+func keepLowest(costs, other map[string]spending) {
+	for step, b := range other {
+		if a, measured := costs[step]; measured {
+			b = spending{min(a.allocations, b.allocations), min(a.bytes, b.bytes), min(a.work, b.work), min(a.time, b.time)}
+		}
+		costs[step] = b
+	}
+}
+
+// outOfProportion lists the costs that grew by more than growthMax.
+func outOfProportion(short, long map[string]spending) (faults []string) {
+	for _, step := range listSteps {
+		a, b := short[step], long[step]
+		for _, m := range []struct {
+			what        string
+			short, long int64
+			free        int64 // costs up to this do not depend on the list
+		}{{"allocations", a.allocations, b.allocations, 100}, {"bytes", a.bytes, b.bytes, 80 << 10}, {"work", a.work, b.work, 500}} {
+			if float64(m.long) > growthMax*float64(max(m.short, m.free)) {
+				faults = append(faults, fmt.Sprintf("%s: %d %s for %d elements, %d for %d", step, m.short, m.what, shortList, m.long, listFactor*shortList))
+			}
+		}
+	}
+	return faults
 }
