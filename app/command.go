@@ -142,7 +142,7 @@ func (o *options) run(cmd *cobra.Command) error {
 		defer c.Extenders.Close()
 	}
 	for _, note := range c.Notes {
-		klog.Background().Info("Accepted, but " + note)
+		klog.Background().Info("Configuration: " + note)
 	}
 	if names := o.external.Names(); len(names) > 0 {
 		klog.Background().Info("Out-of-tree plugins are compiled in", "plugins", names)

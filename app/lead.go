@@ -115,7 +115,7 @@ type leaderOnly struct {
 // Bind stores a binding, unless another replica holds or may hold the lease.
 func (w leaderOnly) Bind(ctx context.Context, binding *v1.Binding) error {
 	if err := w.holds(); err != nil {
-		return fmt.Errorf("not bound by a replica that no longer leads: %w", err)
+		return fmt.Errorf("not bound by this replica, which lost the lease: %w", err)
 	}
 	return w.whileHeld(ctx, func(ctx context.Context) error { return w.Writer.Bind(ctx, binding) })
 }
@@ -123,7 +123,7 @@ func (w leaderOnly) Bind(ctx context.Context, binding *v1.Binding) error {
 // Write patches or deletes an object, unless another replica holds or may hold the lease.
 func (w leaderOnly) Write(ctx context.Context, write *plan.Write) (stored kinds.Object, err error) {
 	if err := w.holds(); err != nil {
-		return nil, fmt.Errorf("not written by a replica that no longer leads: %w", err)
+		return nil, fmt.Errorf("not written by this replica, which lost the lease: %w", err)
 	}
 	err = w.whileHeld(ctx, func(ctx context.Context) (err error) {
 		stored, err = w.Writer.Write(ctx, write)
@@ -135,7 +135,7 @@ func (w leaderOnly) Write(ctx context.Context, write *plan.Write) (stored kinds.
 // Delete deletes a pod, unless another replica holds or may hold the lease.
 func (w leaderOnly) Delete(ctx context.Context, pod *model.Pod) error {
 	if err := w.holds(); err != nil {
-		return fmt.Errorf("not deleted by a replica that no longer leads: %w", err)
+		return fmt.Errorf("not deleted by this replica, which lost the lease: %w", err)
 	}
 	return w.whileHeld(ctx, func(ctx context.Context) error { return w.Writer.Delete(ctx, pod) })
 }
@@ -148,7 +148,7 @@ func (w leaderOnly) PatchStatus(ctx context.Context, pod *model.Pod, condition *
 		return write(ctx)
 	}
 	if err := w.holds(); err != nil {
-		return fmt.Errorf("not evicted by a replica that no longer leads: %w", err)
+		return fmt.Errorf("not evicted by this replica, which lost the lease: %w", err)
 	}
 	return w.whileHeld(ctx, write)
 }

@@ -66,7 +66,7 @@ func TestOnlyALeaderBinds(t *testing.T) {
 				t.Errorf("%s: what was under way ended with %v", name, err)
 			}
 			holds = errGone
-			if err := write(ctx, leader); !errors.Is(err, errGone) || err.Error() != "not "+name+" by a replica that no longer leads: gone" {
+			if err := write(ctx, leader); !errors.Is(err, errGone) || err.Error() != "not "+name+" by this replica, which lost the lease: gone" {
 				t.Errorf("%s: error %v", name, err)
 			}
 			if len(writer.began) != 0 {

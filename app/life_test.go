@@ -154,7 +154,7 @@ func ours(stderr string, files ...string) (all []string, entries []entry) {
 // and without leader election.
 func TestLife(t *testing.T) {
 	const (
-		starting = `Starting Berth scheduler pluginsWithoutEffect=[] podsStayPendingThatNeed=[] profiles=["default-scheduler"] release="1.37"`
+		starting = `Starting Berth scheduler ignoredPlugins=[] profiles=["default-scheduler"] release="1.37" unsupportedPlugins=[]`
 		summary  = `Stopped Berth scheduler bindingsFailed=0 bound=1 decisions=1 events=1 eventsDropped=0 eventsFailed=0 statuses=0 statusesDropped=0 statusesFailed=0`
 	)
 	for _, test := range []struct {

@@ -127,7 +127,7 @@ func (o *options) addFlags() {
 	logsapi.AddFlags(o.logging, o.sets.FlagSet("logs"))
 	fs = o.sets.FlagSet("berth")
 	fs.Uint64Var(&o.seed, "berth-seed", 1, "Seed for the choice among equally good nodes. With the same seed, the same history leads to the same decisions.")
-	fs.StringVar(&o.release, "berth-release", "", "Release of Kubernetes whose answers the scheduler gives: 1.37 or 1.38. "+
+	fs.StringVar(&o.release, "berth-release", "", "Kubernetes release whose scheduling behavior is followed: 1.37 or 1.38. "+
 		"By default it follows the version of the API server, and the process ends if the server's release changes.")
 	fs.IntVar(&o.inFlight, "berth-writes-in-flight", commit.DefaultInFlight, "Maximum number of concurrent writes to the API server.")
 	fs.IntVar(&o.reportsPerSecond, "berth-reports-per-second", commit.DefaultReportsPerSecond, "Maximum number of pod conditions and events written per second. "+

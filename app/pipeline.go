@@ -90,7 +90,7 @@ func newPipeline(s *setup) (pipeline, error) {
 func (s *setup) newIngest() (changes *ingest.Ingest, flush func()) {
 	quiet, flush := quietlog.Logger(s.log)
 	return ingest.New(s.config.Compile(), ingest.OnMalformed(func(ref model.Ref, problem any) {
-		quiet.Error(fmt.Errorf("%v", problem), "Malformed object is set aside", "resource", kinds.Get(ref.Kind).Resource.Resource, "object", klog.KRef(ref.Namespace, ref.Name))
+		quiet.Error(fmt.Errorf("%v", problem), "Ignoring a malformed object", "resource", kinds.Get(ref.Kind).Resource.Resource, "object", klog.KRef(ref.Namespace, ref.Name))
 	})), flush
 }
 

@@ -151,8 +151,8 @@ func TestMistakes(t *testing.T) {
 		{"authentication", []string{"--kubeconfig", cluster, own, "--secure-port=20257", "--tls-cert-file", crt, "--tls-private-key-file", key, "--authentication-kubeconfig=/none"}, "", 1, "Error: authentication (--authentication-kubeconfig, --client-ca-file, --requestheader-*): failed to get delegated"},
 		{"authorization", []string{"--kubeconfig", cluster, own, "--secure-port=20256", "--tls-cert-file", crt, "--tls-private-key-file", key, "--authentication-skip-lookup", "--authorization-kubeconfig=/none"}, "", 1,
 			"Error: authorization (--authorization-kubeconfig): failed to get delegated authorization kubeconfig: stat /none: no such file or directory$"},
-		{"kubeconfig", []string{"--kubeconfig", "/none"}, "", 1, `Error: --kubeconfig "/none": read how to reach the API server: stat /none: no such file or directory$`},
-		{"no cluster", nil, "", 1, "no kubeconfig file was named"},
+		{"kubeconfig", []string{"--kubeconfig", "/none"}, "", 1, `Error: --kubeconfig "/none": load the kubeconfig: stat /none: no such file or directory$`},
+		{"no cluster", nil, "", 1, "no kubeconfig: set --kubeconfig"},
 		{"log format", []string{"--logging-format=xml"}, "", 2, `Error: logging flags: format: Invalid value: "xml": Unsupported log format$`},
 		{"no file for tracing", []string{"--berth-tracing-config-file=/none.yaml"}, "", 2, "Error: --berth-tracing-config-file: read the tracing configuration: open /none.yaml: no such file or directory$"},
 		{"no file", []string{"--config=/none.yaml"}, "", 2, "/none.yaml: read the scheduler configuration: no such file"},
@@ -295,7 +295,7 @@ func TestNotesAreLogged(t *testing.T) {
 	config := file(t, "scheduler.yaml", header+"percentageOfNodesToScore: 30\nclientConnection: {kubeconfig: /none}\n")
 	got := runAs(t, subcommand, "--config", config, "--feature-gates=SchedulerPopFromBackoffQ=false", "--logging-format=json")
 	for _, want := range []string{
-		`"msg":"Accepted, but percentageOfNodesToScore has no effect`, `"msg":"Accepted, but feature gate SchedulerPopFromBackoffQ=false has no effect`,
+		`"msg":"Configuration: percentageOfNodesToScore has no effect`, `"msg":"Configuration: feature gate SchedulerPopFromBackoffQ=false has no effect`,
 	} {
 		if strings.Count(got.stderr, want) != 1 {
 			t.Errorf("%s is not logged once:\n%s", want, got.stderr)

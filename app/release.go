@@ -46,7 +46,7 @@ type release struct {
 func newRelease(ctx context.Context, o *options, have config.Release, client kubernetes.Interface, log klog.Logger) *release {
 	r := &release{own: have, fixed: o.release != "", client: client, log: log, period: versionPeriod, outage: outage{log: log, now: time.Now}}
 	if r.fixed {
-		log.Info("Decides as kube-scheduler of a fixed release", "release", have)
+		log.Info("Following the release set by --berth-release", "release", have)
 		return r
 	}
 	if v, ok := r.read(ctx); ok {
@@ -77,7 +77,7 @@ func (r *release) read(ctx context.Context) (config.Release, bool) {
 	r.outage.answered()
 	is := config.ReleaseFor(v.Minor)
 	if !r.known && !r.fixed {
-		r.log.Info("Decides as kube-scheduler of the API server's release", "release", is, "apiServer", v.Text)
+		r.log.Info("Following the release of the API server", "release", is, "apiServer", v.Text)
 		if v.Minor > int(is) {
 			r.log.Info("The API server is newer than this build, use a newer Berth", "release", is, "apiServer", v.Text)
 		}

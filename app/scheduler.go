@@ -133,7 +133,7 @@ func (s *scheduler) run(ctx context.Context) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	s.log.Info("Starting Berth scheduler", "version", Version(), "release", s.config.Release().String(), "profiles", s.config.SchedulerNames(),
-		"podsStayPendingThatNeed", orEmpty(s.config.Barring), "pluginsWithoutEffect", orEmpty(s.config.WithoutEffect()))
+		"unsupportedPlugins", orEmpty(s.config.Barring), "ignoredPlugins", orEmpty(s.config.WithoutEffect()))
 	stopServing, err := s.startServer()
 	if err != nil {
 		s.external.stop(s.log)

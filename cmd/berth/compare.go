@@ -46,7 +46,7 @@ func newCompareCommand() *cobra.Command {
 		Short: "Show which pods two configurations, or releases, of the scheduler would place differently",
 		Long: `Show which pods two configurations, or releases, of the scheduler would place differently.
 
-The command reads the cluster of the kubeconfig once, with your own rights. With -f it reads the cluster from files
+The command reads the cluster of the kubeconfig once, with your own permissions. With -f it reads the cluster from files
 and needs no running one. It writes nothing to the cluster. The scheduler places the pending pods twice, with a
 virtual clock: once with the first --config (A) and once with the second (B). With a single --config, A is the
 default configuration.
@@ -86,10 +86,10 @@ A second table shows the node usage by zone, or by the label of --by, such as a 
 	}
 	flags := cmd.Flags()
 	c.input = newInputOf(flags, "filename", "f", prints{
-		outputs: nameOutputs, bare: true, of: "pods", byField: true, sorts: sortKeys("turn", comparedOrders)})
+		outputs: nameOutputs, bare: true, jsonpath: "{.pods[*].pod}", columns: "POD:.pod", of: "pods", byField: true, sorts: sortKeys("turn", comparedOrders)})
 	c.makePods(flags, false)
 	flags.StringArrayVar(&c.configs, "config", nil, "Configuration file (KubeSchedulerConfiguration). Give it twice, first A and then B; if given once, A is the default configuration.")
-	flags.StringArrayVar(&c.releases, "release", nil, "Release of Kubernetes whose answers the scheduler gives: 1.37 or 1.38. Give it twice, first A and then B, or once for both. "+releaseHelp)
+	flags.StringArrayVar(&c.releases, "release", nil, "Kubernetes release whose scheduling behavior is followed: 1.37 or 1.38. Give it twice, first A and then B, or once for both. "+releaseHelp)
 	flags.BoolVar(&c.owned, "owned", false, "Re-schedule all pods with a controller other than a DaemonSet, not only pending ones.")
 	flags.StringVar(&c.by, "by", v1.LabelTopologyZone, "Label to group nodes by.")
 	flags.Uint64Var(&c.seed, "seed", 0, "Seed for the choice among equally good nodes. The same seed gives the same choice.")
@@ -247,7 +247,7 @@ func (c *compareFlags) print(w io.Writer, schedulers [2]*config.Config, result *
 	b.line("A is %s, B is %s.", nameA, nameB)
 	b.table(pods())
 	d := result.Differences
-	b.line("Decisions: %d. The same: %d; on another node: %d; only A places: %d; only B places: %d; neither, for another reason: %d. Evicted for others: %d by A, %d by B.",
+	b.line("Decisions: %d. The same: %d; on another node: %d; only A places: %d; only B places: %d; neither, but for different reasons: %d. Preempted: %d by A, %d by B.",
 		result.Decided, result.Same, d[simulate.OtherNode], d[simulate.OnlyA], d[simulate.OnlyB], d[simulate.OtherReason], len(result.EvictedA), len(result.EvictedB))
 	b.line("By %s:", result.By)
 	domains := newTable("VALUE", "NODES>", "PODS A>", "PODS B>", "CPU A>", "CPU B>", "MEMORY A>", "MEMORY B>")

@@ -30,7 +30,7 @@ func newConnection(flags *pflag.FlagSet) *connection {
 	c.flags.AddFlags(all)
 	all.VisitAll(func(flag *pflag.Flag) {
 		if flag.Name == "namespace" { // has a meaning of its own in each command
-			flag.Usage = "Namespace (default: of the kubeconfig's context)."
+			flag.Usage = "Only the pods of this namespace (default: all)."
 			return
 		}
 		_ = all.SetAnnotation(flag.Name, ofKubectl, nil) // the flag exists

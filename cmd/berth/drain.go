@@ -31,7 +31,7 @@ func newDrainCommand() *cobra.Command {
 		Short: "Show where the pods of nodes would go if the nodes were drained",
 		Long: `Show where the pods of nodes would go if the nodes were drained.
 
-The command reads the cluster of the kubeconfig with your own rights. With -f it reads the cluster from files and
+The command reads the cluster of the kubeconfig with your own permissions. With -f it reads the cluster from files and
 needs no running one. It writes nothing to the cluster: the scheduler runs on a copy, with a virtual clock. In the
 copy it cordons the nodes and evicts their pods as "kubectl drain" does: node by node, the pods of a node by
 namespace and name. The flags have kubectl's names and defaults. A node with pods that kubectl would refuse to evict
@@ -66,7 +66,8 @@ Exit codes:
 		},
 	}
 	flags := cmd.Flags()
-	d.input = newInput(flags, "filename", "f", prints{outputs: nameOutputs, bare: true, of: "nodes to drain"})
+	d.input = newInput(flags, "filename", "f", prints{outputs: nameOutputs, bare: true, jsonpath: "{.pods[*].to}", columns: "POD:.pod,TO:.to", of: "nodes to drain"})
+	_ = flags.MarkHidden("namespace") // has no effect, or is an error
 	flags.StringVar(&d.podSelector, "pod-selector", "", "Evict only the pods with these labels.")
 	flags.Uint64Var(&d.seed, "seed", 0, "Seed for the choice among equally good nodes. The same seed gives the same choice.")
 	flags.BoolVar(&d.drain.IgnoreDaemonSets, "ignore-daemonsets", false, "Leave DaemonSet pods on their nodes.")

@@ -133,7 +133,7 @@ func TestCompareTable(t *testing.T) {
 	pending := strings.Replace(strings.Replace(drainCluster, "{name: bare}, spec: {nodeName: b1, ", "{name: wide}, spec: {", 1), "image: i}]}}", `image: i, resources: {requests: {cpu: "3500m"}}}]}}`, 1)
 	code, out, stderr := onCluster(t, pending, "compare", "--config", file)
 	if code != 0 || !strings.HasPrefix(out, "A is the default configuration, B is "+file+".\n") || !strings.Contains(columns(out), "default wide OnlyB Pending ") ||
-		!strings.Contains(out, "Decisions: 1. The same: 0; on another node: 0; only A places: 0; only B places: 1; neither, for another reason: 0. Evicted for others: 0 by A, 0 by B.") {
+		!strings.Contains(out, "Decisions: 1. The same: 0; on another node: 0; only A places: 0; only B places: 1; neither, but for different reasons: 0. Preempted: 0 by A, 0 by B.") {
 		t.Errorf("exit code %d, output\n%s\n%s", code, out, stderr)
 	}
 	code, out, _ = onCluster(t, pending, "compare", "--config", file, "--config", file, "--owned", "-o", "json")

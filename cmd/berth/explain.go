@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	v1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
@@ -35,7 +36,7 @@ func newExplainCommand() *cobra.Command {
 	var e explainFlags
 	cmd := &cobra.Command{
 		Use:     "explain [POD]",
-		Short:   "Show why each node is feasible or not for the pending pods of a cluster",
+		Short:   "Show why pods are pending, and which changes would help",
 		Long:    explainLong,
 		Example: explainExample,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -61,8 +62,15 @@ func newExplainCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	e.input = newInput(flags, "snapshot", "f", prints{outputs: wideOutputs, bare: true, of: "pods", byField: true})
-	e.filesFlag, e.nodeless = "--snapshot", true // other commands call it -f
+	e.input = newInput(flags, "snapshot", "f", prints{outputs: wideOutputs, bare: true, jsonpath: "{.pod}", columns: "POD:.pod", of: "pods", byField: true})
+	e.filesFlag, e.nodeless = "--snapshot", true
+	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if name == "filename" { // as other commands call it
+			name = "snapshot"
+		}
+		return pflag.NormalizedName(name)
+	})
+	flags.Lookup("namespace").Usage = "Namespace of POD (default: of the kubeconfig's context); without POD, only the pods of this namespace."
 	e.makePods(flags, false)
 	e.running = newRunning(flags, e.connection)
 	e.complete(cmd)

@@ -2,9 +2,9 @@ package main
 
 // explainLong and explainExample are the help of explain.
 const (
-	explainLong = `Show why each node is feasible or not for the pending pods of a cluster.
+	explainLong = `Show why pods are pending, and which changes would help.
 
-The command reads the cluster of the kubeconfig with your own rights. POD is NAME, pod/NAME, pod NAME or
+The command reads the cluster of the kubeconfig with your own permissions. POD is NAME, pod/NAME, pod NAME or
 NAMESPACE/NAME. Without POD all pending pods are explained. With -f it reads the cluster from files, such as those of
 "berth snapshot". Files without a Node are added to the cluster of the kubeconfig, and only their pods are explained:
 also those that the controllers of Deployments, Jobs and other workloads in the files would create.
@@ -18,8 +18,8 @@ all reasons, -o json every node with its scores (docs/explain-json.md). jsonpath
 
 If Berth runs the cluster, --scheduler adds the history of the named pod: its attempts, the event that woke it each
 time, what it waits for, or why it is on its node. "leader" opens a port-forward to the replica that leads, which
-needs rights in its namespace; an address needs only the right to get the pod. If you may not list the cluster, the
-answer comes from the scheduler alone, or from the conditions of the pods in one namespace.
+needs permissions in its namespace; an address needs only permission to get the pod. If you may not list the cluster,
+the answer comes from the scheduler alone, or from the conditions of the pods in one namespace.
 
 --since names an older snapshot. The output shows the smallest sets of differences that changed the result for a pod
 or a pod group, each of them tried. --pod-group, with --feature-gates GenericWorkload=true, explains why a group does

@@ -100,7 +100,7 @@ func (e *explainFlags) printNarrow(stdout, stderr io.Writer, pod *v1.Pod, failed
 		return failed
 	}
 	fmt.Fprintf(stderr, "Note: %v\n", failed)
-	fmt.Fprintf(stderr, "Note: without these rights, the answer comes from %s alone, and has no suggestions", from)
+	fmt.Fprintf(stderr, "Note: without these permissions, the answer comes from %s alone, and has no suggestions", from)
 	if e.running.at == "" {
 		fmt.Fprintf(stderr, "; if the cluster's scheduler is Berth, --%s shows more", schedulerFlag)
 	}
@@ -137,7 +137,7 @@ func (e *explainFlags) printNarrowNamespace(ctx context.Context, stdout, stderr 
 	}
 	pods = slices.DeleteFunc(pods, func(p *v1.Pod) bool { return !isPending(p) || !e.chooses(p) })
 	fmt.Fprintf(stderr, "Note: %v\n", failed)
-	fmt.Fprintf(stderr, "Note: without these rights, the answer comes from the conditions of the pods in namespace %s, and has no suggestions; "+
+	fmt.Fprintf(stderr, "Note: without these permissions, the answer comes from the conditions of the pods in namespace %s, and has no suggestions; "+
 		"if the cluster's scheduler is Berth, kubectl berth explain POD --%s %s shows more\n", namespace, schedulerFlag, leader)
 	all := make([]*explain.Explanation, len(pods))
 	for i, pod := range pods {

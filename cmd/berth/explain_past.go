@@ -63,10 +63,10 @@ func present(p *history.Past) string {
 		line += ", " + ahead(x)
 	}
 	if p.AheadUnknown != "" {
-		line += ", it is not known how many pods are before it (" + p.AheadUnknown + ")"
+		line += ", position in the queue unknown (" + p.AheadUnknown + ")"
 	}
 	if p.Yields {
-		line += fmt.Sprintf(", others of its priority go first because attempts in its namespace are expensive (its last took %d ms of work)",
+		line += fmt.Sprintf(", behind other pods of its priority, because attempts in its namespace are expensive (last attempt: %d ms of work)",
 			p.CostUnits/1_000_000)
 	}
 	if p.Leaving > 0 {

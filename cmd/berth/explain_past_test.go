@@ -84,7 +84,7 @@ func TestPresent(t *testing.T) {
 			"It was not tried yet.\nNow: gated; group ml/train: 1 waits, 1 has a node; 1 of 4 members does not exist yet; 3 are held; 2 were rejected.",
 		},
 		{history.Past{Place: "active", Ahead: &history.Ahead{Pods: 1, Next: []string{"a/b"}}}, "It was not tried yet.\nNow: active, 1 pod before it (a/b)."},
-		{history.Past{Place: "active", AheadUnknown: "a plugin orders the queue"}, "It was not tried yet.\nNow: active, it is not known how many pods are before it (a plugin orders the queue)."},
+		{history.Past{Place: "active", AheadUnknown: "a plugin orders the queue"}, "It was not tried yet.\nNow: active, position in the queue unknown (a plugin orders the queue)."},
 		{
 			history.Past{Place: "parked", Leaving: 1, Kept: []history.Attempt{{Number: 1, At: end, Nominated: "n", Evictions: 1, Victims: []string{"a/v"}}}},
 			"Attempt 1 at 2026-11-02T09:00:01Z failed; 1 pod was evicted for it from n, such as a/v.\nNow: parked, until 1 evicted pod is gone.",

@@ -34,7 +34,7 @@ func printShort(w io.Writer, a *explain.Explanation, sum *explain.Summary) {
 		head = append(head, "It is gated: "+strings.TrimSpace(sentence(a.Gated)))
 	}
 	if a.Error != "" {
-		head = append(head, "The attempt fails: "+a.Error)
+		head = append(head, "Scheduling error: "+a.Error)
 	}
 	if a.Message != "" && len(a.Nodes) == 0 {
 		head = append(head, a.Message)
@@ -131,7 +131,7 @@ func adviceLines(found *advice.Advice) []string {
 	if len(found.Suggestions) == 0 {
 		return append(lines, "Nothing that was tried would help"+cutShort(found)+".")
 	}
-	lines = append(lines, "What would help, each change tried"+cutShort(found)+":")
+	lines = append(lines, "Changes that would help, each verified"+cutShort(found)+":")
 	shown := min(shortAdvice, len(found.Suggestions))
 	for _, i := range differentFirst(found.Suggestions)[:shown] {
 		lines = append(lines, "  "+suggestion(&found.Suggestions[i]))
@@ -270,5 +270,5 @@ func printClasses(w io.Writer, classes []explain.NodeClass) {
 		}
 		fmt.Fprintf(w, "%7d  %s (%s%s)\n", p.Nodes, strings.Join(said, "; "), strings.Join(p.Examples, ", "), more(" and %d more", p.Nodes-len(p.Examples)))
 	}
-	fmt.Fprint(w, more("and %d more sorts of nodes\n", len(classes)-classLines))
+	fmt.Fprint(w, more("and %d more groups of nodes\n", len(classes)-classLines))
 }

@@ -259,7 +259,7 @@ func worseOf(r *attribution.Result) *attribution.Answer {
 // answered describes a result.
 func answered(a *attribution.Answer) string {
 	text := map[attribution.Verdict]string{
-		attribution.Failed: "its turn fails", attribution.Gated: "it is held back", attribution.Pending: "it has no node", attribution.Preempts: "pods would be evicted for it from " + a.Node,
+		attribution.Failed: "scheduling fails", attribution.Gated: "it is gated", attribution.Pending: "it has no node", attribution.Preempts: "pods would be evicted for it from " + a.Node,
 		attribution.Placed: "it would go to " + a.Node,
 	}[a.Verdict]
 	switch {
@@ -275,7 +275,7 @@ func answered(a *attribution.Answer) string {
 // answeredOfGroup describes the result for a pod group.
 func answeredOfGroup(a *attribution.Answer) string {
 	text := map[attribution.Verdict]string{
-		attribution.Failed: "its turn fails", attribution.Gated: "it is held back", attribution.Pending: "it would not start", attribution.Preempts: "pods would be evicted for it", attribution.Placed: "it would start",
+		attribution.Failed: "scheduling fails", attribution.Gated: "it is gated", attribution.Pending: "it would not start", attribution.Preempts: "pods would be evicted for it", attribution.Placed: "it would start",
 	}[a.Verdict]
 	switch {
 	case a.Verdict == attribution.Placed:
@@ -291,9 +291,9 @@ func lostLines(r *attribution.Result, most int) []string {
 	if len(r.Lost) == 0 {
 		return nil
 	}
-	head := "Nodes that did then and do not now:"
+	head := "Nodes feasible only in the older snapshot:"
 	if r.Direction == attribution.Apply {
-		head = "Nodes that do now and did not then:"
+		head = "Nodes feasible only in the newer snapshot:"
 	}
 	lines := []string{head}
 	for i := range r.Lost[:min(most, len(r.Lost))] {

@@ -114,10 +114,10 @@ func printVerdictLine(w io.Writer, a *explain.Explanation, sum *explain.Summary)
 func printVerdict(w io.Writer, a *explain.Explanation, sum *explain.Summary) {
 	printVerdictLine(w, a, sum)
 	if a.Gated != "" {
-		fmt.Fprintf(w, "It is gated: %s The rest of the output ignores that.\n", sentence(a.Gated))
+		fmt.Fprintf(w, "It is gated: %s The rest is computed without the gate.\n", sentence(a.Gated))
 	}
 	if a.Error != "" {
-		fmt.Fprintf(w, "The attempt fails: %s\n", a.Error)
+		fmt.Fprintf(w, "Scheduling error: %s\n", a.Error)
 	}
 	if a.Message != "" { // preemption's text comes next
 		fmt.Fprintln(w, strings.TrimSuffix(a.Message, " "+a.PostFilterMessage))

@@ -254,8 +254,8 @@ func TestExplainTableCuts(t *testing.T) {
 		t.Errorf("seven feasible nodes of which five are shown:\n%s", out)
 	}
 	_, out, _ = explained(t, pending("name: web, deletionTimestamp: '2026-01-01T10:00:00Z'", "schedulingGates: [{name: g}], ", "1"), "-o", "wide")
-	want := "2 of 3 nodes are feasible.\nIt is gated: waiting for scheduling gates: [g]. The rest of the output ignores that.\n" +
-		"The attempt fails: the pod is being deleted\n"
+	want := "2 of 3 nodes are feasible.\nIt is gated: waiting for scheduling gates: [g]. The rest is computed without the gate.\n" +
+		"Scheduling error: the pod is being deleted\n"
 	if !strings.Contains(out, want) {
 		t.Errorf("no %q in\n%s", want, out)
 	}

@@ -31,8 +31,8 @@ func newFitCommand() *cobra.Command {
 		Short: "Count how many more pods of one kind fit, and what runs out",
 		Long: `Count how many more pods of one kind fit in a cluster, and what runs out where.
 
-The command reads the cluster of the kubeconfig with your own rights. If the files have Nodes, they are the cluster,
-and the command needs no running one. Nothing is written to the cluster.
+The command reads the cluster of the kubeconfig with your own permissions. If the files have Nodes, they are the
+cluster, and the command needs no running one. Nothing is written to the cluster.
 
 The file has exactly one pending Pod, or one workload such as a Deployment, whose template becomes the pod. Other
 objects, such as claims, are added to the cluster. If the cluster comes from files too, these may have pending Pods
@@ -63,7 +63,7 @@ The table lists the nodes by zone, or by the label of --by, such as a label that
 	}
 	flags := cmd.Flags()
 	f.input = newInput(flags, "filename", "f",
-		prints{outputs: rowOutputs, bare: true, sorts: sortKeys("name", fitOrders)})
+		prints{outputs: rowOutputs, bare: true, jsonpath: "{.fits}", columns: "NAME:.name,FITS:.fits", sorts: sortKeys("name", fitOrders)})
 	f.makePods(flags, true)
 	f.complete(cmd)
 	flags.StringVar(&f.by, "by", v1.LabelTopologyZone, "Label to group nodes by.")

@@ -32,15 +32,16 @@ const ofKubectl = "berth_of_kubectl"
 // groups. A plugin of kubectl is called "kubectl berth", and the scheduler is hidden.
 func addHelp(root *cobra.Command, plugin bool) {
 	root.AddGroup(
-		&cobra.Group{ID: groupAsk, Title: "Ask about a cluster:"},
+		&cobra.Group{ID: groupAsk, Title: "Inspect a cluster:"},
 		&cobra.Group{ID: groupAdopt, Title: "Adopt Berth, or change its configuration:"},
 	)
 	if plugin {
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl berth"}
 	} else {
-		root.AddGroup(&cobra.Group{ID: groupRun, Title: "Run:"})
+		root.AddGroup(&cobra.Group{ID: groupRun, Title: "Run the scheduler:"})
 	}
 	root.AddCommand(newOptionsCommand(), newManCommand())
+	root.SetHelpCommand(newHelpCommand())
 	for _, cmd := range root.Commands() {
 		cmd.GroupID = groupOfVerb[cmd.Name()]
 		if plugin && cmd.GroupID == groupRun {
@@ -49,6 +50,35 @@ func addHelp(root *cobra.Command, plugin bool) {
 		if cmd.Name() != "scheduler" { // has kube-scheduler's help
 			cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { printUsage(cmd.OutOrStdout(), cmd) })
 		}
+	}
+}
+
+// newHelpCommand returns the help command. The library's own prints the help of the root,
+// with exit code 0, for a command that does not exist.
+func newHelpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Print the help of a command",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			of, rest, err := cmd.Root().Find(args)
+			if err != nil {
+				return wrong{err}
+			}
+			if len(rest) > 0 {
+				return subcommand(of, rest)
+			}
+			return of.Help()
+		},
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) (names []string, _ cobra.ShellCompDirective) {
+			if of, rest, err := cmd.Root().Find(args); err == nil && len(rest) == 0 {
+				for _, sub := range of.Commands() {
+					if sub.IsAvailableCommand() && strings.HasPrefix(sub.Name(), typed) {
+						names = append(names, sub.Name())
+					}
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
 	}
 }
 
@@ -117,7 +147,7 @@ func splitFlags(flags *pflag.FlagSet) (own, kubectl *pflag.FlagSet) {
 func newOptionsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "options",
-		Short: "List kubectl's flags, which all commands about a live cluster take",
+		Short: "List the kubectl flags that the commands for a live cluster accept",
 		Args:  noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			flags := pflag.NewFlagSet("", pflag.ContinueOnError)

@@ -63,7 +63,7 @@ func TestHelpNamesTheCommandAsCalled(t *testing.T) {
 		if got := strings.Contains(out.String(), "\n  scheduler "); got != (binary == "berth") {
 			t.Errorf("%s lists the scheduler: %v\n%s", binary, got, out.String())
 		}
-		if !strings.Contains(out.String(), "Ask about a cluster:\n") {
+		if !strings.Contains(out.String(), "Inspect a cluster:\n") {
 			t.Errorf("%s: no groups\n%s", binary, out.String())
 		}
 	}
@@ -91,7 +91,7 @@ func TestManPages(t *testing.T) {
 		t.Errorf("exit code %d without a folder", code)
 	}
 	file := filepath.Join(folder, "berth.1")
-	if code, got := transcript(t, "man", filepath.Join(file, "x")); code != 1 || !strings.Contains(got, "create the folder for man pages: ") {
+	if code, got := transcript(t, "man", filepath.Join(file, "x")); code != 1 || !strings.Contains(got, "create the directory for man pages: ") {
 		t.Errorf("exit code %d for a folder in a file\n%s", code, got)
 	}
 }

@@ -63,12 +63,13 @@ func newCommand() *cobra.Command { return newCommandAs(false) }
 // name.
 func newCommandAs(plugin bool) *cobra.Command {
 	root := &cobra.Command{
-		Use:           "berth",
-		Short:         "Berth is a Kubernetes scheduler that is exact, incremental and deterministic, and explains its decisions",
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		Args:          subcommand,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Use:                        "berth",
+		Short:                      "Berth is a Kubernetes scheduler that is exact, incremental and deterministic, and explains its decisions",
+		SilenceUsage:               true,
+		SuggestionsMinimumDistance: 2,
+		SilenceErrors:              true,
+		Args:                       subcommand,
+		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.PersistentPreRunE = refuse
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return wrong{err} })

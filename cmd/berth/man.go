@@ -14,19 +14,19 @@ import (
 
 func newManCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "man FOLDER",
-		Short: "Write man pages of all commands into a folder",
+		Use:   "man DIRECTORY",
+		Short: "Write man pages of all commands into a directory",
 		Example: `  # Read a page
   berth man /tmp/berth-man && man /tmp/berth-man/berth-explain.1`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return wrong{fmt.Errorf("man takes the folder for the pages, got %q", args)}
+				return wrong{fmt.Errorf("man takes the directory for the pages, got %q", args)}
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o755); err != nil {
-				return fmt.Errorf("create the folder for man pages: %w", err)
+				return fmt.Errorf("create the directory for man pages: %w", err)
 			}
 			return writeMan(cmd.Root(), args[0])
 		},

@@ -38,8 +38,8 @@ Nothing is written to the cluster. The checks are:
                  system:serviceaccount:kube-system:berth; for this you need permission to create
                  subjectaccessreviews.
   workloads      Pods that need a feature which Berth lacks, and pods whose scheduler name matches no profile.
-  to RELEASE     With --to: objects that get other answers in that release of Kubernetes, and feature gates that it
-                 has removed.
+  to RELEASE     With --to: objects that are scheduled differently in that release of Kubernetes, and
+                 feature gates that it has removed.
 
 Each row is pass, warn or fail, and names the next step.
 
@@ -66,7 +66,8 @@ Exit codes:
 		},
 	}
 	flags := cmd.Flags()
-	p.input = newInput(flags, "", "", prints{outputs: rowOutputs, bare: true})
+	p.input = newInput(flags, "", "", prints{outputs: rowOutputs, bare: true, jsonpath: "{.rows[*].check}", columns: "CHECK:.check,STATUS:.status"})
+	_ = flags.MarkHidden("namespace") // has no effect, or is an error
 	flags.StringVar(&p.to, "to", "", "Release of Kubernetes to upgrade to, such as 1.38. Lists the objects and gates that the upgrade affects.")
 	p.complete(cmd)
 	return cmd

@@ -36,6 +36,8 @@ type prints struct {
 	of      string   // the objects that -l selects, such as "pods"
 	byField bool     // --field-selector, for pods
 	sorts   []string // the values of --sort-by, the default first
+	// jsonpath and columns are templates of -o that print something, as examples.
+	jsonpath, columns string
 }
 
 // The values of -o for commands with rows: for rows without names, with names, and with
@@ -60,7 +62,7 @@ func shownOutputs(outputs []string) string {
 		case ofJSONPath:
 			name += "=TEMPLATE"
 		case ofColumns:
-			name += "=HEADER:PATH,..."
+			name += "=HEADER:PATH[,HEADER:PATH]"
 		}
 		all = append(all, name)
 	}
@@ -142,7 +144,7 @@ func (p *printing) checkOutput() error {
 		return wrong{fmt.Errorf("--output %q: must be one of %s", p.output, shownOutputs(p.outputs))}
 	case takes && template == "":
 		return wrong{fmt.Errorf("--output %q: needs a template, such as -o %s", p.output,
-			map[string]string{ofJSONPath: "jsonpath='{.pods[*].node}'", ofColumns: "custom-columns=POD:.pod"}[name])}
+			map[string]string{ofJSONPath: "jsonpath='" + p.jsonpath + "'", ofColumns: "custom-columns=" + p.columns}[name])}
 	}
 	p.output, p.template = name, template
 	var err error

@@ -135,6 +135,35 @@ func TestPrintingMistakes(t *testing.T) {
 	}
 }
 
+// TestTemplateExamples runs the templates that the errors about -o give as examples.
+func TestTemplateExamples(t *testing.T) {
+	const cluster, pool = " -f ../../examples/cluster.yaml", " -f ../../examples/pool.yaml"
+	for args, want := range map[string][2]string{
+		"simulate" + cluster:                      {"web-b1 web-a1 gpu-b1", "web-2 web-b1"},
+		"explain" + cluster:                       {"shop/web-2", "shop/database-1"},
+		"queue" + cluster:                         {"Pod/web-2", "Pod/migration gated"},
+		"top nodes" + cluster:                     {"batch-a1", "batch-a1"},
+		"drain a1 --ignore-daemonsets" + pool:     {"b1", "web-1 b1"},
+		"fit -f ../../examples/probe.yaml" + pool: {"5", "b 4"},
+		"compare --config ../../examples/packing.yaml -f ../../examples/replicas.yaml" + cluster: {"database-1", "database-1"},
+	} {
+		for i, output := range []string{ofJSONPath, ofColumns} {
+			_, got := transcript(t, append(strings.Fields(args), "-o", output)...)
+			_, example, found := strings.Cut(got, "such as -o ")
+			if !found {
+				t.Errorf("%s -o %s: no example: %s", args, output, got)
+				continue
+			}
+			example, _, _ = strings.Cut(strings.ReplaceAll(example, "'", ""), "\n")
+			code, got := transcript(t, append(strings.Fields(args), "-o", example)...)
+			// the code of drain is 3 where evicted pods stay pending
+			if code != 0 && code != 3 || !strings.Contains(columns(before(got)), want[i]) {
+				t.Errorf("%s -o %s: exit code %d, want %q: %s", args, example, code, want[i], got)
+			}
+		}
+	}
+}
+
 // TestConfigFromStandardInput reads the configuration from standard input.
 func TestConfigFromStandardInput(t *testing.T) {
 	text, err := os.ReadFile("../../examples/packing.yaml")

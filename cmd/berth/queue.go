@@ -40,7 +40,7 @@ func newQueueCommand() *cobra.Command {
 		Long: `List the waiting pods of the running scheduler by owner and reason, and what each waits for.
 
 The command asks the leading replica of Berth through a port-forward, or the address of --scheduler, with your own
-credentials. You need the right to list the pods: of one namespace with -n, of all with -A. With -f the command
+credentials. You need permission to list the pods: of one namespace with -n, of all with -A. With -f the command
 lists the pending pods of a snapshot, with the reason that its scheduler wrote into their conditions.
 
 The columns are:
@@ -72,7 +72,8 @@ Below are the events that wake parked pods. -o wide has a row for each pod.`,
 	}
 	flags := cmd.Flags()
 	f.input = newInput(flags, "filename", "f",
-		prints{outputs: wideOutputs, bare: true, of: "pods", sorts: sortKeys("turn", queueOrders)})
+		prints{outputs: wideOutputs, bare: true, jsonpath: "{.groups[*].owner}", columns: "OWNER:.owner,PLACE:.place", of: "pods", sorts: sortKeys("turn", queueOrders)})
+	flags.Lookup("namespace").Usage = "Namespace (default: of the kubeconfig's context; with -f, all)."
 	f.running = newRunning(flags, f.connection)
 	f.running.at = leader
 	scheduler := flags.Lookup(schedulerFlag)
@@ -236,6 +237,10 @@ func (f *queueFlags) note(w io.Writer, a *queued.Answer, namespace string) {
 		fmt.Fprintf(w, "No pod%s is waiting in namespace %s.\n", with(" with the labels ", f.selects), namespace)
 	case a.Pods == 0:
 		fmt.Fprintf(w, "No pod%s is waiting.\n", with(" with the labels ", f.selects))
+	}
+	if a.OtherSchedulers > 0 {
+		fmt.Fprintf(w, "Note: pending pods of schedulers without a profile in the configuration are not listed: %d\n",
+			a.OtherSchedulers)
 	}
 	if a.OrderUnknown != "" {
 		fmt.Fprintf(w, "Note: positions are unknown: %s\n", a.OrderUnknown)

@@ -195,6 +195,27 @@ func TestQueueMistakes(t *testing.T) {
 	}
 }
 
+// TestQueueOfOtherSchedulers counts the selected pods of a snapshot that other schedulers
+// place.
+func TestQueueOfOtherSchedulers(t *testing.T) {
+	const note = "Note: pending pods of schedulers without a profile in the configuration are not listed: "
+	for args, want := range map[string]string{"": "2\n", "-n shop": "1\n", "-n shop -l app=web": "1\n", "-l app=none": "", "-n none": ""} {
+		code, _, stderr := onCluster(t, `{apiVersion: v1, kind: Node, metadata: {name: a}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: own, namespace: shop}, spec: {containers: [{name: c, image: i}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: other, namespace: shop, labels: {app: web}}, spec: {schedulerName: other, containers: [{name: c, image: i}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: bound, namespace: shop, labels: {app: web}}, spec: {nodeName: a, schedulerName: other, containers: [{name: c, image: i}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: other, namespace: ml}, spec: {schedulerName: other, containers: [{name: c, image: i}]}}
+`, "queue", strings.Fields(args)...)
+		if _, got, noted := strings.Cut(stderr, note); code != 0 || noted != (want != "") || got != want {
+			t.Errorf("%q: exit code %d, want %q: %s", args, code, want, stderr)
+		}
+	}
+}
+
 // TestQueueUsageErrors expects exit code 2 for wrong flags, although the pods could be
 // listed from their conditions.
 func TestQueueUsageErrors(t *testing.T) {

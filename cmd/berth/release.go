@@ -21,7 +21,7 @@ const releaseHelp = "By default it is the release of the API server; for files, 
 
 // addRelease declares --release.
 func addRelease(flags *pflag.FlagSet, to *string) {
-	flags.StringVar(to, "release", "", "Release of Kubernetes whose answers the scheduler gives: 1.37 or 1.38. "+releaseHelp)
+	flags.StringVar(to, "release", "", "Kubernetes release whose scheduling behavior is followed: 1.37 or 1.38. "+releaseHelp)
 }
 
 // parseRelease returns the flag's value; 0 if it is not given.

@@ -126,7 +126,7 @@ func (r *running) fetch(ctx context.Context, question *url.URL, election *config
 		return nil, err
 	}
 	if access.Impersonate.UserName != "" {
-		return nil, errors.New("--as is not supported with --scheduler, which would use your own rights")
+		return nil, errors.New("--as is not supported with --scheduler, which would use your own permissions")
 	}
 	to := rest.CopyConfig(access)
 	// The certificate at an address is always checked, because the user's credentials go

@@ -251,7 +251,7 @@ func TestAskTheLeader(t *testing.T) {
 		"another port":               {holder: "berth-1_x", pods: []v1.Pod{pod("berth-1", "b", nil)}, flags: []string{"--scheduler-port=20259"}, port: "20259", asked: "berth-1"},
 		"who may not get pods":       {holder: "berth-1_x", pods: []v1.Pod{pod("berth-1", "b", nil)}, denies: true, fails: "find the pod of the lease holder, kube-system/berth-1: "},
 		"refused":                    {holder: "berth-1_x", pods: []v1.Pod{pod("berth-1", "b", nil)}, answer: http.StatusTooManyRequests, asked: "berth-1", fails: "the scheduler returned 429: not now"},
-		"as another user":            {holder: "berth-1_x", flags: []string{"--as=eve"}, fails: "--as is not supported with --scheduler, which would use your own rights"},
+		"as another user":            {holder: "berth-1_x", flags: []string{"--as=eve"}, fails: "--as is not supported with --scheduler, which would use your own permissions"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCloud(t)

@@ -93,11 +93,11 @@ serves the counts as metrics berth_shadow_*, with the same authorization as the 
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "Kubeconfig file of the cluster (default: clientConnection.kubeconfig of the configuration, or else the service account of the pod).")
 	flags.StringVar(&f.config, "config", "", "Configuration file of the other scheduler, a KubeSchedulerConfiguration (default: the default configuration).")
 	flags.Var(cliflag.NewMapStringBool(&f.gates), "feature-gates", "Feature gates of the other scheduler, such as GenericWorkload=true (default: the defaults of its version).")
-	flags.StringVar(&f.release, "release", "", "Release of Kubernetes whose answers Berth gives: 1.37 or 1.38 (default: the release of the API server).")
+	flags.StringVar(&f.release, "release", "", "Kubernetes release whose scheduling behavior Berth follows: 1.37 or 1.38 (default: the release of the API server).")
 	flags.StringSliceVar(&f.names, "scheduler-name", nil, "Compare only pods with this scheduler name, which a profile must have (default: the names of all profiles). May be given several times.")
 	flags.DurationVar(&f.grace, "grace", time.Minute, "How long a pod must stay pending while Berth finds a node for it, before it is reported.")
 	flags.DurationVar(&f.settle, "settle", 2*time.Second, "How long to wait for late watch events before a disagreement is reported.")
-	flags.StringVar(&f.disagreements, "disagreements", "", "Folder for snapshots of the cluster before each binding that is lesser, contradict or failed.")
+	flags.StringVar(&f.disagreements, "disagreements", "", "Directory for snapshots of the cluster before each binding that is lesser, contradict or failed.")
 	flags.IntVar(&f.most, "disagreements-max", 20, "Maximum number of snapshots; at most half of them are for lesser. Each has the whole cluster.")
 	f.access = server.NewAccess(0)
 	var sets cliflag.NamedFlagSets
@@ -120,7 +120,7 @@ func (f *shadowFlags) check() error {
 	case f.grace <= 0:
 		return fmt.Errorf("--grace %v: must be greater than 0, such as 1m", f.grace)
 	case f.settle < 0:
-		return fmt.Errorf("--settle %v: must not be negative, such as 2s", f.settle)
+		return fmt.Errorf("--settle %v: must be at least 0, such as 2s", f.settle)
 	case f.most < 1:
 		return fmt.Errorf("--disagreements-max %d: must be at least 1", f.most)
 	}
@@ -160,7 +160,7 @@ func (f *shadowFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr i
 	}}
 	if f.disagreements != "" {
 		if f.kept, err = newSnapshots(f.disagreements); err != nil {
-			return wrong{fmt.Errorf("--disagreements %q: must be a folder that can be written to: %w", f.disagreements, err)}
+			return wrong{fmt.Errorf("--disagreements %q: must be a directory that can be written to: %w", f.disagreements, err)}
 		}
 		c.Keep = f.kept.keep
 	}
@@ -335,10 +335,10 @@ func printComparison(to io.Writer, s shadow.Summary, observed time.Duration) {
 	for _, kind := range slices.Sorted(maps.Keys(s.Races)) {
 		notes = append(notes, fmt.Sprintf("races with %s: %d (%s)", kind, s.Races[kind], raceText(kind)))
 	}
-	notes = append(notes, fmt.Sprintf("pods that Berth would have placed and the other scheduler had not, since the start: %d; pending now: %d", s.Placeable, s.Pending),
-		fmt.Sprintf("pods that had a node when they were first seen: %d", s.Unseen))
+	notes = append(notes, fmt.Sprintf("pods that Berth would have placed and the other scheduler had not: %d since the start, %d now", s.Placeable, s.Pending),
+		fmt.Sprintf("pods already bound at the start: %d", s.Unseen))
 	if s.Unsearched > 0 {
-		notes = append(notes, fmt.Sprintf("disagreements that were not searched for races: %d", s.Unsearched))
+		notes = append(notes, fmt.Sprintf("disagreements not checked for races: %d", s.Unsearched))
 	}
 	fmt.Fprintf(to, "\n%s\n\n%s\n", strings.Join(notes, "\n"), verdictOn(&s, observed))
 }

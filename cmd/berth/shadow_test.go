@@ -150,7 +150,7 @@ func TestShadowVerdict(t *testing.T) {
 		{func(s *shadow.Summary) { s.Failed = 2 }, week, "not yet: decisions that failed: 2."},
 		{func(s *shadow.Summary) { s.Placeable = 3 }, week, "not yet: pods that Berth would have placed, to explain: 3."},
 		{func(s *shadow.Summary) { s.Unsearched = 412 }, week, "you can switch."},
-		{func(s *shadow.Summary) { s.Unsearched = 413 }, week, "not yet: disagreements that were not searched for races: 413."},
+		{func(s *shadow.Summary) { s.Unsearched = 413 }, week, "not yet: disagreements not checked for races: 413."},
 		{func(s *shadow.Summary) { s.Lesser = 9_000 }, week, "you can switch."},
 	} {
 		s := good

@@ -47,7 +47,7 @@ func newSimulateCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	s.input = newInput(flags, "filename", "f", prints{
-		outputs: wideOutputs, bare: true, of: "pods", byField: true, sorts: sortKeys("turn", placementOrders)})
+		outputs: wideOutputs, bare: true, jsonpath: "{.pods[*].node}", columns: "POD:.pod,NODE:.node", of: "pods", byField: true, sorts: sortKeys("turn", placementOrders)})
 	s.makePods(flags, false)
 	s.complete(cmd)
 	flags.StringToStringVar(&s.generate, "generate", nil, "Create a cluster instead of reading one, such as nodes=5000,pods=50000. Keys: "+strings.Join(simulate.SizeKeys(), ", ")+".")

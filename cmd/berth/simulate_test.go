@@ -108,7 +108,7 @@ func TestSimulateGenerated(t *testing.T) {
 	}
 	for _, row := range []struct{ args, want string }{
 		{"--generate nodes=20,pods=300 -f " + example, "--generate and -f are both given: give one of the two"},
-		{"--generate pod=3", `--generate: "pod" is not known; known are nodes, pods, running, zones, apps, groups, volumes, devices, different; did you mean pods?`},
+		{"--generate pod=3", `--generate: key "pod": must be one of nodes, pods, running, zones, apps, groups, volumes, devices, different; did you mean pods?`},
 		{"--generate nodes=many", "--generate: nodes=many: must be a whole number"},
 		{"--generate nodes=5,pods=2,volumes=3", "--generate: volumes=3: must be at most pods=2"},
 	} {

@@ -34,9 +34,9 @@ func newSnapshotCommand() *cobra.Command {
 
 The file has every kind of object that scheduling reads, as JSON, with the fields that scheduling or a simulation
 reads. It has no Secrets and ConfigMaps, no environments and commands of containers, no parameters of storage classes,
-volumes and devices, and only annotations that scheduling reads. Objects are listed page by page, with your own rights.
-Kinds that you may not list are named on standard error, and are missing. With -n only the namespaced objects of one
-namespace are written.
+volumes and devices, and only annotations that scheduling reads. Objects are listed page by page, with your own
+permissions. Kinds that you may not list are named on standard error, and are missing. With -n only the namespaced
+objects of one namespace are written.
 
 --anonymize replaces the words of all names, labels, images and taints, each word by the same other one wherever it
 occurs. Texts of Kubernetes itself, numbers of up to four digits, amounts, versions, scheduler names, features of nodes,

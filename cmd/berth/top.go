@@ -38,10 +38,10 @@ func newTopCommand() *cobra.Command {
 	var f topFlags
 	cmd := &cobra.Command{
 		Use:   "top nodes|pools|zones",
-		Short: "Show what nodes, pools or zones have free, and the largest pod that fits",
-		Long: `Show what nodes, pools or zones have free, and the largest pod that fits.
+		Short: "Show the free capacity of nodes, pools or zones, and the largest pod that fits",
+		Long: `Show the free capacity of nodes, pools or zones, and the largest pod that fits.
 
-The command reads the pods and nodes of the cluster with your own rights, or of the snapshot of -f. It counts
+The command reads the pods and nodes of the cluster with your own permissions, or of the snapshot of -f. It counts
 requests, as the scheduler does, not usage. For each row it shows the free and the allocatable amounts:
   PODS       Places for pods.
   MAX POD    The most cpu, and the most memory, that one more pod can request on one of the nodes.
@@ -72,7 +72,8 @@ of one kind fit.`,
 	}
 	flags := cmd.Flags()
 	f.input = newInputOf(flags, "filename", "f",
-		prints{outputs: nameOutputs, bare: true, of: "nodes", sorts: sortKeys("name", topOrders)})
+		prints{outputs: nameOutputs, bare: true, jsonpath: "{.rows[*].name}", columns: "NAME:.name", of: "nodes", sorts: sortKeys("name", topOrders)})
+	_ = flags.MarkHidden("namespace") // has no effect, or is an error
 	f.complete(cmd)
 	flags.StringVar(&f.poolLabel, "pool-label", "",
 		"Label that names the pool of a node (default: the first of "+strings.Join(poolLabels, ", ")+
@@ -156,7 +157,7 @@ func (f *topFlags) checkFlags() error {
 		}
 	}
 	if of := *f.connection.flags.Namespace; of != "" {
-		return wrong{fmt.Errorf("--namespace %q: nodes have no namespace, and the pods of all namespaces count: "+
+		return wrong{fmt.Errorf("--namespace %q: not supported, because the pods of all namespaces count: "+
 			"omit the flag", of)}
 	}
 	return nil

@@ -75,7 +75,7 @@ func TestTopMistakes(t *testing.T) {
 		"nodes --pool-label a":         `--pool-label "a": is for pools, not for nodes`,
 		"pools --pool-label a,b":       `--pool-label "a,b": must be the key of a label, such as topology.kubernetes.io/zone: `,
 		"nodes -l a=b=c":               `--selector "a=b=c": `,
-		"nodes -n shop":                `--namespace "shop": nodes have no namespace`,
+		"nodes -n shop":                `--namespace "shop": not supported`,
 		"nodes -o wide":                `--output "wide": must be one of table, json, yaml, name`,
 		"nodes -f testdata/none":       `testdata/none`,
 		"nodes --kubeconfig /dev/null": `or name the cluster's files with -f`,

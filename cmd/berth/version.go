@@ -67,7 +67,7 @@ func newVersion() version {
 }
 
 func (v version) String() string {
-	return fmt.Sprintf("Berth %s (commit %s), in the place of kube-scheduler %s, built with %s for %s", v.Version, v.Commit, v.Kubernetes, v.GoVersion, v.Platform)
+	return fmt.Sprintf("Berth %s (commit %s), compatible with kube-scheduler %s, built with %s for %s", v.Version, v.Commit, v.Kubernetes, v.GoVersion, v.Platform)
 }
 
 func printVersion(w io.Writer, output string, v version) error {

@@ -84,7 +84,7 @@ func (c *Commit) call(request Request) {
 		giveUp := time.AfterFunc(2*c.config.Timeout, func() {
 			ended.Do(func() {
 				err := failedCall(&request, errors.New("it has not returned"))
-				c.log.Error(err, "A plugin's call is given up", "pod", request.Pod, "node", request.NodeName, "plugin", request.Plugin)
+				c.log.Error(err, "Plugin call timed out and was abandoned", "pod", request.Pod, "node", request.NodeName, "plugin", request.Plugin)
 				c.called(request, CallResult{Err: err})
 			})
 		})

@@ -212,7 +212,7 @@ func TestUndoIsGivenUp(t *testing.T) {
 		if took := time.Since(began); took != 20*time.Second {
 			t.Errorf("it was given up after %v, want twice the timeout of a write", took)
 		}
-		if logged := strings.Join(f.errorsLogged(), "; "); logged != "A plugin's call is given up; Could not bind pod" {
+		if logged := strings.Join(f.errorsLogged(), "; "); logged != "Plugin call timed out and was abandoned; Could not bind pod" {
 			t.Errorf("logged %q", logged)
 		}
 	})

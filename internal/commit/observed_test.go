@@ -255,7 +255,7 @@ E "Could not bind pod" err="running PreBindPreFlight plugin \"x\": the plugin pa
 		{"a plugin does not return from undoing", 1, func() []plan.Decision {
 			return []plan.Decision{runs("p", plan.PreBind, broken, never)}
 		}, `
-E "A plugin's call is given up" err="running Unreserve plugin \"x\": it has not returned" pod="ns/p" node="node-of-p" plugin="x"
+E "Plugin call timed out and was abandoned" err="running Unreserve plugin \"x\": it has not returned" pod="ns/p" node="node-of-p" plugin="x"
 E "Could not bind pod" err="no disk" pod="ns/p" node="node-of-p"`},
 		{"a step cannot be undone", 1, func() []plan.Decision {
 			d := stepped("p", "PreBind/a w u", "PreBind/b 5s")

@@ -133,7 +133,7 @@ profiles:
 	}
 	got := strings.Join(c.Notes, "\n")
 	for _, want := range []string{
-		"percentageOfNodesToScore has no effect", "percentageOfNodesToScore of profile a has no effect", "parallelism has no effect",
+		"percentageOfNodesToScore has no effect", "percentageOfNodesToScore of profile a has no effect", "parallelism affects only the Parallelizer",
 		"extenders[0].httpTimeout", "feature gate SchedulerPopFromBackoffQ=false has no effect",
 	} {
 		if !strings.Contains(got, want) {

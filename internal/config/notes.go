@@ -18,7 +18,7 @@ func notes(c *configv1.KubeSchedulerConfiguration) []string {
 		}
 	}
 	if *c.Parallelism != defaultParallelism {
-		notes = append(notes, "parallelism has no effect but on the Parallelizer of out-of-tree plugins: a decision needs no more than one core")
+		notes = append(notes, "parallelism affects only the Parallelizer of out-of-tree plugins")
 	}
 	return notes
 }

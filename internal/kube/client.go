@@ -174,13 +174,13 @@ func access(config ClientConfig) (*rest.Config, error) {
 	if config.Kubeconfig == "" && config.Master == "" {
 		access, err := rest.InClusterConfig()
 		if err != nil {
-			return nil, fmt.Errorf("no kubeconfig file was named, so the service account of this pod is needed: %w", err)
+			return nil, fmt.Errorf("no kubeconfig: set --kubeconfig, or run in a pod with a service account: %w", err)
 		}
 		return access, nil
 	}
 	access, err := clientcmd.BuildConfigFromFlags(config.Master, config.Kubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("read how to reach the API server: %w", err)
+		return nil, fmt.Errorf("load the kubeconfig: %w", err)
 	}
 	return access, nil
 }

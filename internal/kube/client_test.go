@@ -224,11 +224,11 @@ func TestWhatIsImpossibleIsSaid(t *testing.T) {
 	cancel()
 	ended.Shutdown()
 	for want, try := range map[string]func() error{
-		"no kubeconfig file was named, so the service account of this pod is needed: ": func() error {
+		"no kubeconfig: set --kubeconfig, or run in a pod with a service account: ": func() error {
 			_, err := Access(ClientConfig{})
 			return err
 		},
-		"read how to reach the API server: ": func() error {
+		"load the kubeconfig: ": func() error {
 			_, err := Access(ClientConfig{Kubeconfig: "does-not-exist"})
 			return err
 		},

@@ -50,7 +50,7 @@ func (w *Watch) reportWaiting(ctx context.Context, of []model.Kind, first, again
 		case <-timer.C:
 		}
 		if names := w.unlisted(of); len(names) > 0 {
-			klog.FromContext(ctx).Info("Not ready: the API server has not listed these resources yet",
+			klog.FromContext(ctx).Info("Waiting for the first list of these resources from the API server",
 				"resources", names, "for", time.Since(began).Round(time.Second))
 		}
 		timer.Reset(again)

@@ -37,6 +37,9 @@ type Answer struct {
 	// the number of pods that are not listed.
 	GroupsLeftOut int `json:"groupsLeftOut,omitempty"`
 	PodsLeftOut   int `json:"podsLeftOut,omitempty"`
+	// OtherSchedulers is the number of selected pods in a snapshot whose scheduler has no
+	// profile in the configuration. They are not listed.
+	OtherSchedulers int `json:"otherSchedulers,omitempty"`
 	// OrderUnknown is the reason why positions are missing.
 	OrderUnknown string `json:"orderUnknown,omitempty"`
 }

@@ -23,8 +23,13 @@ const (
 // positions and events are unknown there. at is the time of the snapshot.
 func Recorded(pods []*v1.Pod, profiles []string, at time.Time) func(context.Context, Question) (*Answer, error) {
 	s := &snapshot{at: at, wall: at}
+	var others []*v1.Pod
 	for _, pod := range pods {
-		if pod.Spec.NodeName != "" || !slices.Contains(profiles, pod.Spec.SchedulerName) {
+		switch {
+		case pod.Spec.NodeName != "":
+			continue
+		case !slices.Contains(profiles, pod.Spec.SchedulerName):
+			others = append(others, pod)
 			continue
 		}
 		place, reason := recordedReason(pod)
@@ -39,7 +44,16 @@ func Recorded(pods []*v1.Pod, profiles []string, at time.Time) func(context.Cont
 		if err != nil {
 			return nil, &SelectorError{q.Selector, err}
 		}
-		return s.answer(ctx, q, selector)
+		answer, err := s.answer(ctx, q, selector)
+		if err != nil {
+			return nil, err
+		}
+		for _, pod := range others {
+			if (q.Namespace == "" || q.Namespace == pod.Namespace) && selector.Matches(labels.Set(pod.Labels)) {
+				answer.OtherSchedulers++
+			}
+		}
+		return answer, nil
 	}
 }
 

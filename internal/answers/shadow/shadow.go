@@ -126,7 +126,7 @@ func New(c Config) (*Shadow, error) {
 	}
 	for _, name := range c.SchedulerNames {
 		if s.profiles[name] == nil {
-			return nil, fmt.Errorf("scheduler name %q: no profile has it; the profiles are %q", name, c.Scheduler.SchedulerNames())
+			return nil, fmt.Errorf("--scheduler-name %q: no profile has it; the profiles are %q", name, c.Scheduler.SchedulerNames())
 		}
 	}
 	s.summary.Races, s.stepsOf = map[string]int{}, map[model.Ref]int{}

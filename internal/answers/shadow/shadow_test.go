@@ -243,7 +243,7 @@ func TestWrongConfig(t *testing.T) {
 		t.Error("no error without a grace time and a report")
 	}
 	_, err = New(Config{Scheduler: scheduler, Grace: 1, Report: func(Decision) {}, SchedulerNames: []string{"mine"}})
-	if want := `scheduler name "mine": no profile has it; the profiles are ["default-scheduler"]`; err == nil || err.Error() != want {
+	if want := `--scheduler-name "mine": no profile has it; the profiles are ["default-scheduler"]`; err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
 }

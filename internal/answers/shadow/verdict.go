@@ -268,7 +268,7 @@ func (s *Summary) Obstacles(observed time.Duration) (all []string) {
 	add(s.Failed > 0, "decisions that failed: %d", s.Failed)
 	add(s.Contradict > 0, "contradictions to explain: %d", s.Contradict)
 	add(s.Placeable > 0, "pods that Berth would have placed, to explain: %d", s.Placeable)
-	add(100*s.Unsearched > maxUnsearched*s.Bindings, "disagreements that were not searched for races: %d", s.Unsearched)
+	add(100*s.Unsearched > maxUnsearched*s.Bindings, "disagreements not checked for races: %d", s.Unsearched)
 	add(observed < minObserved, "observe at least %d days, with a peak and a rollout", minObserved/(24*time.Hour))
 	add(s.Bindings < minBindings, "observe at least %d bindings", minBindings)
 	return all

@@ -115,7 +115,7 @@ func (h *Host) Activate(pods []*v1.Pod) {
 		keys[i] = model.PodKey{Namespace: pod.Namespace, Name: pod.Name}
 	}
 	if !h.config.Activate(keys...) {
-		h.config.Log.Info("Too many pods were to be activated by plugins; the rest wait for their events")
+		h.config.Log.Info("Too many pods activated by plugins, ignoring the rest")
 	}
 }
 

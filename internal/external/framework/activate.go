@@ -79,7 +79,7 @@ func (r *Runtime) activate(state fwk.CycleState) {
 			return l.take()
 		})
 		if err != nil {
-			r.config.Log.Error(err, "Pods that plugins want tried are not activated")
+			r.config.Log.Error(err, "Could not activate pods requested by plugins")
 		}
 	}
 	r.activatePods(pods)

@@ -127,7 +127,7 @@ func (o *external) guard(point Point, f func() outcome) (said outcome) {
 			o.r.config.Log.Error(nil, "Plugin panicked", "plugin", o.name, "extensionPoint", point, "panic", failure.Text, "stack", string(debug.Stack()))
 			said = outcome{code: fwk.Error, err: failure}
 		} else if !returned {
-			o.r.config.Log.Error(o.exited(point), "Plugin has ended its goroutine", "plugin", o.name, "extensionPoint", point)
+			o.r.config.Log.Error(o.exited(point), "Plugin called runtime.Goexit", "plugin", o.name, "extensionPoint", point)
 		}
 		if observer := o.r.config.Observer; observer != nil {
 			observer.Ran(o.name, point, nameOf(said.code), 1, time.Since(began))

@@ -139,7 +139,7 @@ func configuration(r *Request) []Row {
 		rows = append(rows, Row{check, Warn, fmt.Sprintf("plugin %s is enabled, and Berth does not have it yet: pods that need it stay pending", name), "see the rows of workloads for whether there are such pods"})
 	}
 	if names := r.Scheduler.WithoutEffect(); len(names) > 0 {
-		rows = append(rows, Row{check, Warn, "plugins are enabled that Berth does not have, and no pod goes to a wrong node without them: " + strings.Join(names, ", "), "nothing, or disable them"})
+		rows = append(rows, Row{check, Warn, "plugins are enabled that Berth does not have, and they do not affect placement: " + strings.Join(names, ", "), "nothing, or disable them"})
 	}
 	for _, note := range r.Scheduler.Notes {
 		rows = append(rows, Row{check, Warn, "accepted, but " + note, "nothing, or leave it out"})
@@ -165,7 +165,7 @@ func nameOf(file string) string {
 func workloads(r *Request) []Row {
 	const check = "workloads"
 	if r.Unread != nil {
-		return []Row{{check, Fail, r.Unread.Error(), "run it as somebody who may list pods and nodes in the whole cluster"}}
+		return []Row{{check, Fail, r.Unread.Error(), "run with permission to list pods and nodes in the whole cluster"}}
 	}
 	foreign, kept := counts{}, counts{}
 	served := 0

@@ -190,7 +190,7 @@ func TestPreflight(t *testing.T) {
 		{"no leases without election", &apiServer{denies: []string{"create leases"}}, Request{}, "leaderElection: {leaderElect: false}", "", nil},
 		{"leases", &apiServer{denies: []string{"create leases"}}, Request{}, "", "", []string{"fail rights the user may not create leases.coordination.k8s.io in kube-system"}},
 		{"rights that may not be asked about", &apiServer{forbidsAsked: true}, Request{Of: Subject{Name: "system:kube-scheduler"}}, "", "",
-			[]string{"fail rights you may not check the rights of system:kube-scheduler"}},
+			[]string{"fail rights you may not check the permissions of system:kube-scheduler"}},
 		{"groups", &apiServer{denies: []string{"patch podgroups/status"}}, Request{Gates: groups}, "", "", []string{"fail rights the user may not patch podgroups/status.scheduling.k8s.io"}},
 		{"no groups", &apiServer{denies: []string{"patch podgroups/status"}}, Request{}, "", "", nil},
 		{"a mistake", &apiServer{}, Request{}, "profiles: [{plugins: {filter: {enabled: [{name: Ours}]}}}]", "", []string{"fail configuration"}},

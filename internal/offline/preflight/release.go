@@ -16,8 +16,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// upgrade lists the objects that get other answers in the release of --to, and the flags
-// that kube-scheduler of that release refuses.
+// upgrade lists the objects that are scheduled differently in the release of --to, and
+// the flags that kube-scheduler of that release refuses.
 func upgrade(r *Request) []Row {
 	if r.To == 0 {
 		return nil

@@ -118,7 +118,7 @@ func rights(ctx context.Context, client kubernetes.Interface, r *Request) ([]Row
 	for i, q := range questions {
 		switch {
 		case apierrors.IsForbidden(errs[i]):
-			return []Row{{"rights", Fail, fmt.Sprintf("you may not check the rights of %s: %v", who(r.Of), errs[i]),
+			return []Row{{"rights", Fail, fmt.Sprintf("you may not check the permissions of %s: %v", who(r.Of), errs[i]),
 				"run it as somebody who may create subjectaccessreviews.authorization.k8s.io, or with the kubeconfig of the scheduler and without --as"}}, nil
 		case errs[i] != nil:
 			return nil, fmt.Errorf("check whether %s may %s %s: %w", who(r.Of), all[q.at].verbs[q.verb], all[q.at], errs[i])

@@ -26,14 +26,14 @@ func version(client kubernetes.Interface) (Row, error) {
 	}
 	minor, err := strconv.Atoi(strings.TrimRight(have.Minor, "+"))
 	if err != nil || have.Major != "1" {
-		return Row{check, Fail, fmt.Sprintf("the API server reports version %s, which is not a version of Kubernetes 1", have.GitVersion), "find out what answers there"}, nil
+		return Row{check, Fail, fmt.Sprintf("the API server reports version %s, which is not a version of Kubernetes 1", have.GitVersion), "check the server address of the kubeconfig"}, nil
 	}
 	message := fmt.Sprintf("the API server is %s, Berth takes the place of kube-scheduler 1.%d", have.GitVersion, min(max(minor, Minor), Newest))
 	switch {
 	case minor < Minor:
 		return Row{check, Fail, message, fmt.Sprintf("update the API server to 1.%d first: a scheduler must not be newer", Minor)}, nil
 	case minor > Newest+1:
-		return Row{check, Fail, message, "take a newer Berth: a scheduler may be one minor version older than the API server"}, nil
+		return Row{check, Fail, message, "use a newer Berth: a scheduler may be one minor version older than the API server"}, nil
 	case minor > Newest:
 		return Row{check, Warn, message, "nothing, for the time of an update: it is one minor version older, as a scheduler may be"}, nil
 	case minor > Minor:

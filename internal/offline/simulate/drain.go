@@ -252,7 +252,7 @@ func (d *drainer) enter(name string, pods []*v1.Pod) {
 		}
 		switch local := slices.ContainsFunc(pod.Spec.Volumes, func(v v1.Volume) bool { return v.EmptyDir != nil }); {
 		case owner != nil && owner.Kind == "DaemonSet" && !d.drain.IgnoreDaemonSets:
-			refuse(0, "is of a DaemonSet: --ignore-daemonsets leaves it")
+			refuse(0, "DaemonSet pod: use --ignore-daemonsets to leave it")
 		case owner != nil && owner.Kind == "DaemonSet":
 			p.out.Status, p.out.Message = Left, "DaemonSet pod: it would be recreated on this node"
 		case mirror || owner != nil && owner.Kind == "Node":
@@ -282,7 +282,7 @@ func (d *drainer) enter(name string, pods []*v1.Pod) {
 		for i := range node.pods {
 			if p := &node.pods[i]; p.out.Status == "" {
 				d.total--
-				p.out.Status, p.out.Message = InTheWay, "nothing of the node is evicted as long as other pods are in the way of its drain"
+				p.out.Status, p.out.Message = InTheWay, "not evicted, because other pods block the drain of this node"
 			}
 		}
 	}

@@ -86,12 +86,12 @@ func TestDrainRefusesAsKubectl(t *testing.T) {
 	expectLines(t, nodes, "a Undrained 0 evicted 6 left cannot delete DaemonSet-managed Pods (use --ignore-daemonsets to ignore): shop/agent-1; "+
 		"cannot delete Pods with local storage (use --delete-emptydir-data to override): shop/cache-0; cannot delete Pods that declare no controller (use --force to override): shop/bare")
 	expectLines(t, pods,
-		"agent-1 InTheWay a> wave 0 is of a DaemonSet: --ignore-daemonsets leaves it",
+		"agent-1 InTheWay a> wave 0 DaemonSet pod: use --ignore-daemonsets to leave it",
 		"bare InTheWay a> wave 0 no controller: --force evicts it, and it is not recreated",
 		"cache-0 InTheWay a> wave 0 has local storage: --delete-emptydir-data evicts it and deletes its emptyDir volumes",
 		"static-a Left a> wave 0 is a static pod of the node's kubelet",
-		"web-1 InTheWay a> wave 0 nothing of the node is evicted as long as other pods are in the way of its drain",
-		"web-2 InTheWay a> wave 0 nothing of the node is evicted as long as other pods are in the way of its drain")
+		"web-1 InTheWay a> wave 0 not evicted, because other pods block the drain of this node",
+		"web-2 InTheWay a> wave 0 not evicted, because other pods block the drain of this node")
 }
 
 // TestDrainWithAllFlags moves all pods that can move.

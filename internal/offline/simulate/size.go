@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -51,7 +52,7 @@ type sizeKey struct {
 
 func sizeKeys() []sizeKey {
 	return []sizeKey{
-		{name: "nodes", number: func(s *Size) *int { return &s.Nodes }, example: 5000},
+		{name: "nodes", number: func(s *Size) *int { return &s.Nodes }, least: 1, example: 5000},
 		{name: "pods", number: func(s *Size) *int { return &s.Pods }, example: 50000},
 		{name: "running", number: func(s *Size) *int { return &s.Running }, example: 10000},
 		{name: "zones", number: func(s *Size) *int { return &s.Zones }, least: 1, example: 3},
@@ -82,7 +83,7 @@ func SizeOf(of map[string]string) (Size, error) {
 		}
 	}
 	if s.Nodes == 0 {
-		return s, fmt.Errorf("nodes=0: a cluster has nodes, such as nodes=5000")
+		return s, errors.New("nodes is missing, such as nodes=5000")
 	}
 	if s.Volumes > s.Pods {
 		return s, tooManyClaims("volumes", s.Volumes, s.Pods)
@@ -106,7 +107,7 @@ func (s *Size) set(name, value string) error {
 	keys := sizeKeys()
 	at := slices.IndexFunc(keys, func(k sizeKey) bool { return k.name == name })
 	if at < 0 {
-		return fmt.Errorf("%q is not known; known are %s%s", name, strings.Join(SizeKeys(), ", "), similarKey(name))
+		return fmt.Errorf("key %q: must be one of %s%s", name, strings.Join(SizeKeys(), ", "), similarKey(name))
 	}
 	key := &keys[at]
 	if key.boolean != nil {

@@ -19,7 +19,7 @@ func sizeOf(text string) (simulate.Size, error) {
 
 // TestSizeOf covers valid sizes, and the errors of others.
 func TestSizeOf(t *testing.T) {
-	const known = "; known are nodes, pods, running, zones, apps, groups, volumes, devices, different"
+	const known = ": must be one of nodes, pods, running, zones, apps, groups, volumes, devices, different"
 	for _, row := range []struct {
 		of   string
 		want simulate.Size
@@ -34,17 +34,18 @@ func TestSizeOf(t *testing.T) {
 		{"nodes=1,different=true", simulate.Size{Nodes: 1, Zones: 3, Apps: 1, Different: true}, ""},
 		{"nodes=1,different=1", simulate.Size{Nodes: 1, Zones: 3, Apps: 1, Different: true}, ""},
 		{"nodes=1,different=false", simulate.Size{Nodes: 1, Zones: 3, Apps: 1}, ""},
-		{"node=1", simulate.Size{}, `"node" is not known` + known + "; did you mean nodes?"},
-		{"gropus=1", simulate.Size{}, `"gropus" is not known` + known + "; did you mean groups?"},
-		{"deployments=1", simulate.Size{}, `"deployments" is not known` + known},
-		{"pods=1", simulate.Size{}, "nodes=0: a cluster has nodes, such as nodes=5000"},
+		{"node=1", simulate.Size{}, `key "node"` + known + "; did you mean nodes?"},
+		{"gropus=1", simulate.Size{}, `key "gropus"` + known + "; did you mean groups?"},
+		{"deployments=1", simulate.Size{}, `key "deployments"` + known},
+		{"nodes=0", simulate.Size{}, "nodes=0: must be a whole number from 1 to 2147483647, such as nodes=5000"},
+		{"pods=1", simulate.Size{}, "nodes is missing, such as nodes=5000"},
 		{"nodes=1,pods=-1", simulate.Size{}, "pods=-1: must be a whole number from 0 to 2147483647, such as pods=50000"},
 		{"nodes=1,groups=-8", simulate.Size{}, "groups=-8: must be a whole number from 0 to 2147483647, such as groups=100"},
 		{"nodes=1,volumes=-1", simulate.Size{}, "volumes=-1: must be a whole number from 0 to 2147483647, such as volumes=1000"},
 		{"nodes=1,devices=some", simulate.Size{}, "devices=some: must be a whole number from 0 to 2147483647, such as devices=1000"},
 		{"nodes=1,zones=0", simulate.Size{}, "zones=0: must be a whole number from 1 to 2147483647, such as zones=3"},
 		{"nodes=1,apps=0", simulate.Size{}, "apps=0: must be a whole number from 1 to 2147483647, such as apps=500"},
-		{"nodes=9999999999", simulate.Size{}, "nodes=9999999999: must be a whole number from 0 to 2147483647, such as nodes=5000"},
+		{"nodes=9999999999", simulate.Size{}, "nodes=9999999999: must be a whole number from 1 to 2147483647, such as nodes=5000"},
 		{"nodes=1,different=2", simulate.Size{}, "different=2: must be true or false"},
 		{"nodes=1,pods=3,volumes=4", simulate.Size{}, "volumes=4: must be at most pods=3, because a pod has one claim; raise pods to 4"},
 		{"nodes=1,pods=3,devices=4", simulate.Size{}, "devices=4: must be at most pods=3, because a pod has one claim; raise pods to 4"},

@@ -56,8 +56,8 @@ var verbs = []struct {
 	{"compare --config CONFIG --config CONFIG", cells{"on another node: 0; only A places: 0; only B places: 0", noNodes, "on another node: 0; only A places: 0; only B places: 0", noCluster}},
 	{"drain NODE --force --ignore-daemonsets", cells{"NODE", noNodes, "NODE", noCluster}},
 	{"preflight --config CONFIG", cells{"version", "the user may not create pods/binding", "the user may not create pods/binding", "the user may not create pods/binding"}},
-	{"shadow --kubeconfig KUBECONFIG", cells{"Following the bindings", "! Not ready: the API server has not listed these resources yet",
-		"! Not ready: the API server has not listed these resources yet", "! Not ready: the API server has not listed these resources yet"}},
+	{"shadow --kubeconfig KUBECONFIG", cells{"Following the bindings", "! Waiting for the first list of these resources from the API server",
+		"! Waiting for the first list of these resources from the API server", "! Waiting for the first list of these resources from the API server"}},
 }
 
 // TestEachVerbForEachUser runs each verb as four users, with kube-scheduler and with

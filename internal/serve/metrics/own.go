@@ -75,7 +75,7 @@ func writeSeries() []series {
 func explainSeries() []series {
 	return []series{
 		{name: "explain_requests_total", kind: counter, labels: by("code"), help: "Requests to the explain and queue endpoints, by the code of the response."},
-		{name: "explain_request_duration_seconds", kind: histogram, buckets: exponential(0.001, 2, 15), help: "Duration of a request to the explain endpoint in seconds."},
+		{name: "explain_request_duration_seconds", kind: histogram, buckets: exponential(0.001, 2, 15), help: "Duration in seconds of requests to the explain and queue endpoints."},
 		{name: "event_hints_total", kind: counter, labels: by("result"), help: "Rejections of pods by the hint in their event: given, nothing or unknown. Counted with --berth-event-hints only."},
 		{name: "event_hint_seconds_total", kind: counter, help: "Time spent on searching hints for events, in seconds."},
 		{name: "history_bytes", kind: gauge, help: "Memory of the recorded decisions in bytes."},
