@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -125,6 +126,26 @@ func TestDrainHasAnEnd(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A replica ends soon after a signal, although the API server refuses connections: it does
+// not wait for the next tries of its watches, which are up to a minute apart.
+func TestEndsWithoutAPIServer(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s, access := newBubble(t)
+		access.Dial = func(context.Context, string, string) (net.Conn, error) { return nil, syscall.ECONNREFUSED }
+		r := s.runInBubble(access, "--leader-elect=false")
+		time.Sleep(5 * time.Minute)
+		began := time.Now()
+		r.stop()
+		if err := r.wait(); err != nil {
+			t.Errorf("it ended with %v", err)
+		}
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("it took %v to end", took)
+		}
+		time.Sleep(2 * time.Minute) // the watches end too
+	})
 }
 
 // A leader that cannot renew its lease, and has not ended after its expiry, is unhealthy,

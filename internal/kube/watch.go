@@ -176,12 +176,26 @@ func (w *Watch) Start(ctx context.Context) {
 	}
 }
 
-// Stop waits until the watches have ended. Their context must have ended before.
+// maxStop bounds the wait for the end of watches. While the API server refuses connections,
+// a reflector of client-go v0.37 sleeps between two tries without looking at its context,
+// for up to a minute: longer than the kubelet leaves a pod to end.
+const maxStop = time.Second
+
+// Stop waits until the watches have ended, or for maxStop. Their context must have ended
+// before.
 func (w *Watch) Stop() {
-	if !w.shared {
-		w.factory.Shutdown()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if !w.shared {
+			w.factory.Shutdown()
+		}
+		w.running.Wait()
+	}()
+	select {
+	case <-ended:
+	case <-time.After(maxStop):
 	}
-	w.running.Wait()
 	w.flush()
 }
 

@@ -203,7 +203,7 @@ func (c *Clients) Stop() {
 		select {
 		case <-ended:
 		case <-time.After(patience):
-			c.log.Info("Informers of plugins have not ended: a plugin has started them without the scheduler's context", "after", patience)
+			c.log.Info("Informers of plugins have not ended: the API server is unreachable, or a plugin has started them without the scheduler's context", "after", patience)
 		}
 		c.flush()
 	})
