@@ -93,7 +93,7 @@ func (w *watchdog) inherit(uids []types.UID) {
 	w.stored = uids
 }
 
-// Round removes inherited pods that have been decided.
+// Round removes the pods of earlier leaders that have been decided.
 func (w *watchdog) Round(r *loop.Round) {
 	left := w.left()
 	if len(left) == 0 || r.Attempt == nil {
@@ -110,8 +110,8 @@ func (w *watchdog) Round(r *loop.Round) {
 	w.inherited.Store(&left)
 }
 
-// Standing forgets the inherited pods once no pod is active: each was decided about, or
-// is gone.
+// Standing forgets the pods of earlier leaders once no pod is active: each was decided
+// about, or is gone.
 func (w *watchdog) Standing(s *loop.Standing) {
 	if len(w.left()) > 0 && s.Queue.Active == 0 && w.running {
 		w.inherited.Store(&[]types.UID{})
@@ -161,7 +161,7 @@ func (w *watchdog) look(ctx context.Context, pause time.Duration) {
 	}
 }
 
-// undecided returns the pods to record: the inherited pods, and last the pod whose
+// undecided returns the pods to record: those of earlier leaders, and last the pod whose
 // decision takes long. With this order, each new leader tries another pod first.
 func (w *watchdog) undecided(beat loop.Beat) []types.UID {
 	uids := w.left()

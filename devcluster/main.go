@@ -1,10 +1,10 @@
 // Devcluster runs a Kubernetes control plane without a scheduler, and a fleet of
 // simulated nodes, as one command.
 //
-// It takes flags for the number and shape of the nodes, the data folder, and the agent
+// It takes flags for the number and sizes of the nodes, the data directory, and the agent
 // that keeps the nodes alive. Once everything answers, it prints one line of JSON on
 // standard output: kubeconfigs for a person and for a scheduler, and the process ids. It
-// owns its child processes and its data folder, and leaves no process behind. It never
+// owns its child processes and its data directory, and leaves no process behind. It never
 // starts a scheduler: the caller does.
 //
 // Every component (etcd, kube-apiserver, kube-controller-manager, kwok) is a child

@@ -241,7 +241,7 @@ func checkRepeated(constraints []v1.TopologySpreadConstraint, path *field.Path) 
 	return nil
 }
 
-// volumeBindingArgs has a shape if nodes are scored by their storage.
+// volumeBindingArgs has a default utilization shape if nodes are scored by their storage.
 func volumeBindingArgs(scoring bool) *argsType {
 	fill := func(args *configv1.VolumeBindingArgs) {
 		missing(&args.BindTimeoutSeconds, 600)

@@ -22,7 +22,7 @@
 //     Overtaking).
 //   - hints.go resumes the searches of package hints in spare time.
 //   - pulse.go: the loop reports each step to its Pulse. The watchdog (app/watchdog.go)
-//     ends a leader whose loop makes no turn for a minute. During a long decision the
-//     watchdog notes the pod in the lease (kube/undecided.go), and the next leader
+//     ends a leader whose loop completes no round for a minute. During a long decision
+//     the watchdog notes the pod in the lease (kube/undecided.go), and the next leader
 //     decides about that pod last (queue/last.go).
 package loop

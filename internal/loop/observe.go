@@ -82,7 +82,7 @@ type Evaluation struct {
 	Took     time.Duration
 }
 
-// Standing describes the loop between two rounds.
+// Standing has totals of the loop and sizes of its caches, as of the end of a round.
 type Standing struct {
 	Queue queue.Counts
 	// Accounts counts the namespaces with expensive turns lately. Yielding counts those

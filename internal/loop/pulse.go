@@ -24,9 +24,9 @@ func (s Step) String() string {
 	return [...]string{"waiting", "updating the state and waking pods", "deciding", "answering a question"}[s]
 }
 
-// Pulse shows other goroutines whether the loop turns. The loop's goroutine writes it,
-// any goroutine reads it. It has no clock: a reader compares two beats. The zero value is
-// ready.
+// Pulse shows other goroutines whether the loop makes progress. The loop's goroutine
+// writes it, any goroutine reads it. It has no clock: a reader compares two beats. The
+// zero value is ready.
 type Pulse struct {
 	turn  atomic.Uint64
 	step  atomic.Uint32

@@ -55,7 +55,7 @@
 //     nothing but free resources.
 //   - Following: the column also depends on things that nodes share.
 //   - Costly: the plugin searches, so values are computed on demand within a budget. Work
-//     that exceeds it returns ErrUnfinished, and the next turn continues it.
+//     that exceeds it returns ErrUnfinished, and a later round continues it.
 //   - Failures: a verdict may be an error.
 //
 // An interface found by type assertion would be invisible in the contract, and a wrapper

@@ -62,8 +62,8 @@ func ParseFleet(name string) (Fleet, error) {
 	return 0, fmt.Errorf("%q is neither %s nor %s", name, Realistic, Uniform)
 }
 
-// pool is the common shape of some nodes. reserved is for a node's own daemons:
-// allocatable is capacity minus reserved.
+// pool has the common size and labels of some nodes. reserved is for a node's own
+// daemons: allocatable is capacity minus reserved.
 type pool struct {
 	name             string
 	instance         string

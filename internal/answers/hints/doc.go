@@ -14,9 +14,8 @@
 // loop's time, saved up to 5 ms. The simulation has no clock and counts work instead, so
 // results are deterministic.
 //
-// Pods share suggestions by the shape of their rejection (Engine.ShapeOf). Example:
-// 10,000 replicas of one Deployment are rejected. One search runs; every replica costs a
-// map lookup.
+// Pods of one shape (Engine.ShapeOf) share suggestions. Example: 10,000 replicas of one
+// Deployment are rejected. One search runs; every replica costs a map lookup.
 //
 // The outbox merges repetitions into one event whose note cannot change. It also decides
 // when a new suggestion justifies a new event (saysMore in package commit).

@@ -58,8 +58,8 @@ type Question struct {
 	Allocated structured.AllocatedState
 	// InUse reports whether any part of a device is allocated.
 	InUse func(structured.DeviceID) bool
-	// Name identifies the search if a later turn can continue it. Meter counts the work
-	// of the search and has the budget of its turn; nil means no budget.
+	// Name identifies the search if a later round can continue it. Meter counts the work
+	// of the search and has the budget of the round; nil means no budget.
 	Name  Name
 	Meter *price.Meter
 }

@@ -28,20 +28,20 @@ import (
 // log line with the cost of each evaluation. Both calls run on the goroutine of the
 // search, so either can also stop the search:
 //
-//   - A search that exceeds the rest of its turn's budget is abandoned. Its next attempt
-//     runs as a coroutine, on a copy of the allocations. The coroutine pauses when the
-//     turn's work is used up and continues in a later turn, without losing any work.
+//   - A search that exceeds the rest of the round's budget is abandoned. The next round
+//     runs it as a coroutine, on a copy of the allocations. The coroutine pauses when the
+//     budget is used up and continues in a later round, without losing any work.
 //   - A search that exceeds the configured limit times out. The limit is counted in the
 //     same units, about a nanosecond each. So it does not depend on the machine or its
 //     load: the same search always times out, or never.
 //
 // A single evaluation or compilation of an expression cannot be divided.
 
-// Name identifies a search that a later turn can continue. Need stands for the
+// Name identifies a search that a later round can continue. Need stands for the
 // requirements, Devices for all other inputs of the result.
 type Name struct{ Need, Devices [32]byte }
 
-// ErrUnfinished means that the search continues in a later turn.
+// ErrUnfinished means that the search continues in a later round.
 var ErrUnfinished = errors.New("the search for devices goes on later")
 
 // ErrTimeout means that the search exceeded the configured limit.
@@ -58,7 +58,7 @@ const (
 	compileByte  = 10_000  // compiling a byte
 )
 
-// leastWork is the minimum work of a search in a turn, whatever the turn has spent
+// leastWork is the minimum work of a search in a round, whatever the round has spent
 // before. So every search ends eventually.
 const leastWork = price.Millisecond
 
@@ -262,7 +262,7 @@ func (a *Allocator) begin(q *Question) *search {
 }
 
 // goOnLater registers a search to continue, if memory allows. Without memory, the search
-// starts anew in its next turn. Each waiting search is bounded, so memory becomes free
+// starts anew in the next round. Each waiting search is bounded, so memory becomes free
 // eventually.
 func (a *Allocator) goOnLater(q *Question) {
 	if q.Name == (Name{}) {

@@ -9,9 +9,9 @@ import (
 )
 
 // Some plugins search, which may take long. Their columns are completed only for the
-// nodes that a decision looks at, up to the first node that fails the turn. If the turn's
-// budget is used up, the turn is unfinished. Its values stay in the column, and the next
-// turn computes the missing values.
+// nodes that a decision looks at, up to the first node that fails the turn. If the budget
+// of the round is used up, the turn is unfinished. Its values stay in the column, and the
+// next round computes the missing values.
 
 // unasked is the value of a node without a result yet: reason.Unasked or plugin.Unasked.
 func unasked[T int32 | reason.Code]() T { return ^T(0) }

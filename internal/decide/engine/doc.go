@@ -136,7 +136,7 @@
 // for a recording that is never read.
 //
 // Work is charged to the meter of package price. A turn whose budget is used up is
-// unfinished (plugin.ErrUnfinished): no decision is made from its results, and the next
-// turn continues. Counters count plugin calls and visited slots. Tests assert on them, so
-// a rescan cannot come back unnoticed.
+// unfinished (plugin.ErrUnfinished): no decision is made from its results, and the turn
+// continues in a later round. Counters count plugin calls and visited slots. Tests assert
+// on them, so a rescan cannot come back unnoticed.
 package engine

@@ -43,7 +43,7 @@ func (e *Engine) preempted(w preempt.Work) {
 	e.meter.Spend(price.Victims, lookedUnits*int64(w.Looked)+ratedUnits*int64(w.Rated)+triedUnits*int64(w.Tried))
 }
 
-// IsKind marks shapes as the kinds of pods that preemption compares.
+// IsKind marks a shape as the kind of a pod, by which preemption keeps dry runs.
 func (shape) IsKind() {}
 
 // Alike returns the kind and the versions that objections in dry runs depend on.

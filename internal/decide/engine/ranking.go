@@ -60,7 +60,7 @@ const (
 type rankKey struct {
 	profile *profile
 	// nominated means that pods are nominated to nodes. Then the pod's priority and group
-	// count, as in a shape.
+	// count.
 	nominated bool
 	priority  int32
 	group     model.GroupKey

@@ -11,9 +11,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// shape is everything in a pod that a rejection depends on. In one state, pods of one
-// shape are rejected for the same reasons. The pod itself matters only if it is
-// nominated, or names its node; rejections of such pods are not remembered.
+// shape is everything in a pod that a rejection depends on, like kube-scheduler's pod
+// signature. In one state, pods of one shape are rejected for the same reasons. The pod
+// itself matters only if it is nominated, or names its node; rejections of such pods are
+// not remembered.
 type shape struct {
 	filters int32 // number of the list of filters; profiles that are alike share it
 	// priority is the pod's if other pods are nominated to nodes, 0 otherwise. It decides

@@ -12,7 +12,7 @@
 //
 // Work that can stop checks Meter.IsOver, keeps its results and returns
 // plugin.ErrUnfinished. Then the pod or group returns to its place in the queue
-// (plan.Unfinished) without an attempt, backoff, event or condition, and its next turn
-// continues the work. Package queue charges the namespace (queue/account.go).
+// (plan.Unfinished) without an attempt, backoff, event or condition, and the turn
+// continues in a later round. Package queue charges the namespace (queue/account.go).
 // design/limits.md has the limits and their tests.
 package price

@@ -42,9 +42,9 @@ type Woken struct {
 	Plugin string
 }
 
-// Attempt is one turn of the queue: a pod, or a pod group with its members. A pod is an
-// attempt with one member. The queue makes it, and the engine or the group's algorithm
-// decides about its members. It is valid until the end of the round.
+// Attempt is a pod, or a pod group with its members, to decide about in one turn. A pod
+// is an attempt with one member. The queue makes it, and the engine or the group's
+// algorithm decides about its members. It is valid until the end of the round.
 //
 // Invariant: Members has at least one element, and exactly one without a group.
 type Attempt struct {
@@ -145,8 +145,8 @@ const (
 	// retried after a backoff.
 	NoNodes
 	// Unfinished means that the turn has used up its budget of work for one round.
-	// Nothing was decided. The pods are ready at once, and their next turn continues this
-	// one.
+	// Nothing was decided. The pods are ready at once, and the turn continues in a later
+	// round.
 	Unfinished
 )
 

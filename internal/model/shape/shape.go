@@ -1,5 +1,5 @@
-// Package shape converts a utilization to a score by the shape in a plugin's arguments.
-// The score changes linearly between the points of a shape.
+// Package shape converts a utilization to a score by the utilization shape in a plugin's
+// arguments (UtilizationShapePoint). The score changes linearly between the points.
 //
 // It takes the points. It returns the errors in them, and the score of every whole
 // percentage. It owns nothing, and never decides which resources count.
@@ -20,7 +20,7 @@ const (
 )
 
 // Check returns the first point that is out of order and every number that is out of
-// range. A shape without points is an error too.
+// range. A list without points is an error too.
 func Check(points []configv1.UtilizationShapePoint, path *field.Path) field.ErrorList {
 	if len(points) == 0 {
 		return field.ErrorList{field.Required(path, "at least one point must be specified")}
@@ -45,7 +45,7 @@ func Check(points []configv1.UtilizationShapePoint, path *field.Path) field.Erro
 	return errs
 }
 
-// Ratings is a shape evaluated at every whole percentage.
+// Ratings is a utilization shape evaluated at every whole percentage.
 type Ratings [maxUtilization + 1]int8
 
 // Rate interpolates linearly between the points, in integers. Division truncates toward
@@ -76,7 +76,7 @@ func follow(points []configv1.UtilizationShapePoint, percent int64) int64 {
 
 // At returns the rating of a percentage, 0 to 100. Overflowing amounts can give a
 // percentage outside the range. Its rating is the one at the nearest end, as on the level
-// parts of a shape.
+// parts of a utilization shape.
 func (r *Ratings) At(percent int64) int64 {
 	return int64(r[min(max(percent, 0), maxUtilization)])
 }

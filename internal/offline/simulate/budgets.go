@@ -22,7 +22,7 @@ type budgetController struct {
 	// Invariant: budgets has the stored budgets whose status can be computed, and the
 	// stored pods. It is nil until the first such budget.
 	budgets *disruption.Budgets
-	planned map[model.Ref]bool // visits
+	planned map[model.Ref]bool // reconciliations
 }
 
 func newBudgetController(c *Cluster) *budgetController {
@@ -72,14 +72,14 @@ func (b *budgetController) setBudget(object *policyv1.PodDisruptionBudget) {
 	b.visit(refOf(object))
 }
 
-// visitAll plans visits to budgets of a namespace.
+// visitAll plans reconciliations of budgets in a namespace.
 func (b *budgetController) visitAll(namespace string, budgets []*disruption.Budget) {
 	for _, budget := range budgets {
 		b.visit(model.Ref{Kind: model.PodDisruptionBudgetKind, Namespace: namespace, Name: budget.Name()})
 	}
 }
 
-// visit plans a visit to a budget, unless one is planned already.
+// visit plans a reconciliation of a budget, unless one is planned already.
 func (b *budgetController) visit(ref model.Ref) {
 	if b.planned[ref] {
 		return

@@ -40,7 +40,7 @@ const PreparationTime = time.Second
 // nothing in a cluster without claims.
 //
 // Like the volumeController, it reads the stored objects and writes them through the
-// store, at most one write in a visit.
+// store, at most one write in a reconciliation.
 type claimController struct {
 	c     *Cluster
 	rules Devices
@@ -61,7 +61,7 @@ type claimController struct {
 	// for it, by its UID.
 	used map[types.UID]map[model.ClaimKey]bool
 
-	planned map[model.Ref]bool // visits
+	planned map[model.Ref]bool // reconciliations
 }
 
 func newClaimController(c *Cluster, rules Devices, forGroups bool) *claimController {
@@ -146,7 +146,7 @@ func (m *claimController) gone(ref model.Ref) {
 	}
 }
 
-// visit plans a visit to an object, unless one is planned already.
+// visit plans a reconciliation of an object, unless one is planned already.
 func (m *claimController) visit(ref model.Ref) {
 	if m.rules.Unattended || m.planned[ref] {
 		return
@@ -183,7 +183,7 @@ func (m *claimController) setGroup(group *schedulingv1beta1.PodGroup) {
 }
 
 // syncGroup makes the next claim that a PodGroup lacks. Once the PodGroup has all of
-// them, their names are written to its status, and the members are visited.
+// them, their names are written to its status, and the members are reconciled.
 func (m *claimController) syncGroup(key model.GroupKey) {
 	group := m.groups[key]
 	if group == nil || group.DeletionTimestamp != nil {
@@ -201,7 +201,7 @@ func (m *claimController) syncGroup(key model.GroupKey) {
 				m.put(m.newClaim(group, schedulingv1beta1.SchemeGroupVersion.WithKind("PodGroup"), entry.Name, template))
 				m.c.happened["claim: made for a pod group"]++
 			}
-			return // the claim triggers the next visit, and so does a template that is missing
+			return // the claim triggers the next one, and so does a missing template
 		}
 		statuses = append(statuses, schedulingv1beta1.PodGroupResourceClaimStatus{Name: entry.Name, ResourceClaimName: new(claim.Name)})
 	}
@@ -302,14 +302,15 @@ func (m *claimController) setPod(pod *v1.Pod) {
 	}
 }
 
-// visitUsed visits the claims that a pod had.
+// visitUsed plans reconciliations of the claims that a pod had.
 func (m *claimController) visitUsed(uid types.UID) {
 	for _, key := range slices.SortedFunc(maps.Keys(m.used[uid]), compareClaims) {
 		m.visit(key.DeviceRef())
 	}
 }
 
-// visitOwner visits the pod that a claim was made for, or the PodGroup.
+// visitOwner plans a reconciliation of the pod that a claim was made for, or of the
+// PodGroup.
 func (m *claimController) visitOwner(claim *resourcev1.ResourceClaim) {
 	if owner := ownerOf(claim); owner != nil && owner.Kind == "PodGroup" {
 		if key := (model.GroupKey{Namespace: claim.Namespace, Name: owner.Name}); m.groups[key] != nil {
@@ -348,14 +349,14 @@ func (m *claimController) syncPod(key model.PodKey) {
 			claim = m.madeFor(group, entry.Name)
 		}
 		if claim == nil && isGroups {
-			return // the group's claim triggers the next visit
+			return // the group's claim triggers the next reconciliation
 		}
 		if claim == nil {
 			if template := m.templates[model.ClaimKey{Namespace: pod.Namespace, Name: *entry.ResourceClaimTemplateName}]; template != nil {
 				m.put(m.newClaim(pod, v1.SchemeGroupVersion.WithKind("Pod"), entry.Name, template))
 				m.c.happened["claim: made from a template"]++
 			}
-			return // the claim triggers the next visit, and so does a template that is missing
+			return // the claim triggers the next one, and so does a missing template
 		}
 		status := v1.PodResourceClaimStatus{Name: entry.Name, ResourceClaimName: new(claim.Name)}
 		if changed = true; at >= 0 {
@@ -446,7 +447,7 @@ func (m *claimController) syncClaim(key model.ClaimKey) {
 	case m.rules.Prepared && prepared(claim) != nil:
 		version := claim.ResourceVersion
 		m.c.agenda.plan(m.c.now.Add(PreparationTime), 0, func() {
-			// another version has its own visit
+			// another version is reconciled separately
 			if claim := m.claims[key]; claim != nil && claim.ResourceVersion == version {
 				m.put(prepared(claim))
 			}

@@ -65,7 +65,7 @@ func (v *volumeController) syncPod(key model.PodKey) {
 	}
 }
 
-// visitOwner visits the pod that a claim was created for.
+// visitOwner plans a reconciliation of the pod that a claim was created for.
 func (v *volumeController) visitOwner(claim *v1.PersistentVolumeClaim) {
 	if owner := metav1.GetControllerOf(claim); owner != nil && owner.Kind == "Pod" {
 		if key := (model.PodKey{Namespace: claim.Namespace, Name: owner.Name}); v.pods[key] != nil {

@@ -143,7 +143,7 @@ func (v *volumeController) syncVolume(name string) {
 		}
 	case claim == nil || claim.UID != pv.Spec.ClaimRef.UID:
 		v.release(pv)
-	case claim.Spec.VolumeName == "": // the claim's visit is next
+	case claim.Spec.VolumeName == "": // the claim is reconciled next
 	case claim.Spec.VolumeName == name:
 		v.setVolumePhase(pv, v1.VolumeBound)
 	default:

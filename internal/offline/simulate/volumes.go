@@ -35,9 +35,9 @@ const DefaultProvisionTime = time.Second
 // objects.
 //
 // It reads the stored objects, not the watches, and writes them through the store, so
-// that watches show each of its writes. A visit to an object makes at most one write, and
-// that change triggers the next visit. So the scheduler meets half-done bindings, as in a
-// real cluster.
+// that watches show each of its writes. A reconciliation of an object makes at most one
+// write, and that change triggers the next one. So the scheduler meets half-done
+// bindings, as in a real cluster.
 type volumeController struct {
 	c     *Cluster
 	rules Volumes
@@ -60,7 +60,7 @@ type volumeController struct {
 	// matched.
 	unmatched map[string]map[model.ClaimKey]bool
 
-	planned      map[model.Ref]bool // visits
+	planned      map[model.Ref]bool // reconciliations
 	provisioning map[model.ClaimKey]types.UID
 	drawn        map[string]drawing // by provisioned volume
 	// left are the claims that a provisioner abandoned when its node was deleted, by
@@ -125,7 +125,7 @@ func (v *volumeController) gone(ref model.Ref) {
 	}
 }
 
-// visit plans a visit to an object, unless one is planned already.
+// visit plans a reconciliation of an object, unless one is planned already.
 func (v *volumeController) visit(ref model.Ref) {
 	if v.planned[ref] {
 		return

@@ -47,7 +47,7 @@ func Config(o oracle.Profile) (*config.Config, error) {
 			profile.Plugins.MultiPoint.Enabled = append(profile.Plugins.MultiPoint.Enabled, configv1.Plugin{Name: plugin, Weight: &weight})
 		}
 	}
-	// the gate has the same effect on a profile without a shape
+	// the gate has the same effect on a profile without a utilization shape
 	if o.StorageCapacityScoringOff && !o.Disabled["VolumeBinding"] {
 		profile.Plugins.Score.Disabled = append(profile.Plugins.Score.Disabled, configv1.Plugin{Name: "VolumeBinding"})
 	}

@@ -106,9 +106,9 @@ func utilization(requested, capacity int64) int64 {
 	return percent(requested, capacity)
 }
 
-// shaped follows the broken line through the shape's points (utilization 0 to 100, score
-// 0 to 10, scaled to 100). Division truncates toward zero, so a falling segment rounds
-// up.
+// shaped follows the broken line through the points of a utilization shape (utilization 0
+// to 100, score 0 to 10, scaled to 100). Division truncates toward zero, so a falling
+// segment rounds up.
 func shaped(shape []configv1.UtilizationShapePoint, u int64) int64 {
 	for k, point := range shape {
 		if u > int64(point.Utilization) {

@@ -7,7 +7,7 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 )
 
-// lowUtilization is the default shape: low utilization of storage is best.
+// lowUtilization is the default utilization shape: low utilization of storage is best.
 var lowUtilization = []configv1.UtilizationShapePoint{{Utilization: 0, Score: 10}, {Utilization: 100, Score: 0}}
 
 // storage is the requests of one class's claims and the capacity for them, in bytes.

@@ -20,8 +20,8 @@ type reading struct {
 type group string
 
 const (
-	// traffic is the activity of the world in a day, standing its population. Both must
-	// be constant, or the other figures mean nothing.
+	// traffic is the activity of the world in a day, standing the number of its objects.
+	// Both must be constant, or the other figures mean nothing.
 	traffic  group = "traffic"
 	standing group = "standing"
 	// memory and kept are the scheduler's memory and caches; work is counted, per change

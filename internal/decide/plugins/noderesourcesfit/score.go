@@ -201,8 +201,8 @@ func mean(sum, weights int64) int32 {
 	return int32(sum / weights)
 }
 
-// requestedToCapacityRatio rates the used shares by a shape. A resource that the shape
-// rates 0 is left out of the mean, so it does not lower the mean.
+// requestedToCapacityRatio rates the used shares by a utilization shape. A resource that
+// it rates 0 is left out of the mean, so it does not lower the mean.
 type requestedToCapacityRatio struct {
 	parts   []part
 	ratings *shape.Ratings

@@ -32,7 +32,7 @@ type Plugin struct {
 	ratings *shape.Ratings
 }
 
-// New returns the plugin. Without a shape it does not score.
+// New returns the plugin. Without a utilization shape it does not score.
 func New(args *configv1.VolumeBindingArgs) (*Plugin, error) {
 	p := &Plugin{}
 	if args.BindTimeoutSeconds != nil {

@@ -33,7 +33,7 @@ const (
 	none = "none"
 )
 
-// largeShapes are the shapes that also run with many nodes.
+// largeShapes are the kinds of pods that also run with many nodes.
 func largeShapes() []string { return []string{"plain", "mixed"} }
 
 // makeQuick sets small values for all flags that were not given.
@@ -92,10 +92,10 @@ func (o *options) check() error {
 	return o.lookUp()
 }
 
-// checkRoom rejects sizes that exceed the room on the nodes of shapes, because the wait
-// for the placement of all pods would not end.
+// checkRoom rejects sizes that exceed the room on the nodes of the scenes, because the
+// wait for the placement of all pods would not end.
 func (o *options) checkRoom() error {
-	const perNode = 60 // of the largest pods of the shape mixed
+	const perNode = 60 // of the largest mixed pods
 	most := slices.Max(o.running) + o.pods
 	if most > o.nodes*perNode {
 		return fmt.Errorf("--running and --pods: %d pods are more than %d nodes have room for, which is %d", most, o.nodes, o.nodes*perNode)

@@ -120,8 +120,8 @@ func (st *stage) build(ctx context.Context, site *scene.Site) error {
 	return st.buildDevices(ctx, site)
 }
 
-// furnish creates the standing pods of a scene, except those of earlier scenes. A scene
-// of the same shape with more running pods begins with the same pods.
+// furnish creates the pods that a scene starts with, except those of earlier scenes. A
+// scene of the same kind of pods with more running pods begins with the same pods.
 func (st *stage) furnish(ctx context.Context, c *comparison, s *scene.Scene) error {
 	want := 0
 	for i := range s.Standing {

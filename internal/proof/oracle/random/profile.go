@@ -80,7 +80,7 @@ func strategy(r *rand.Rand) *configv1.ScoringStrategy {
 	return s
 }
 
-// shape rises in utilization and goes up and down in score.
+// shape returns a utilization shape, whose score goes up and down.
 func shape(r *rand.Rand) []configv1.UtilizationShapePoint {
 	var points []configv1.UtilizationShapePoint
 	for _, u := range some(r, 50, int32(0), 10, 33, 40, 75, 90) {

@@ -22,7 +22,7 @@
 //	             localhost:5000/app:latest, a digest, and one too small to count
 //	features     the three that a pod can need, a registered one that it cannot, and Aaa
 //	             and Zzz, which are unknown; sometimes unsorted
-//	requests     absent, zero, and multiples that add up to the shapes above; 100500u
+//	requests     absent, zero, and multiples that add up to the amounts above; 100500u
 //	             and 1500m to make rounding visible
 //	pods         1 or 2 containers, 0 to 2 init containers (about a third of them
 //	             sidecars), sometimes overhead, pod-level requests (not always as large

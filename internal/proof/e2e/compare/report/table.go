@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// Table writes the summaries as text: the shapes, the workloads and the restarts, if
-// present.
+// Table writes the summaries as text: the kinds of pods, the workloads and the restarts,
+// if present.
 func Table(w io.Writer, summaries []Summary, notRun []NotRun) error {
 	var shapes, workloads, restarts []Summary
 	for _, s := range summaries {

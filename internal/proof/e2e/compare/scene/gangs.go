@@ -9,7 +9,7 @@ import (
 // genericWorkload is the gate of pod groups.
 const genericWorkload = "GenericWorkload"
 
-// gangs builds a shape of plain pods in gangs, all pending at the start. At a small scale
+// gangs builds a scene of plain pods in gangs, all pending at the start. At a small scale
 // the gangs are smaller.
 func gangs(size int) func(s *Scene, c counts) {
 	return func(s *Scene, c counts) {

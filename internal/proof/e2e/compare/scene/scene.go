@@ -1,10 +1,10 @@
 // Package scene defines the scenes for comparisons of schedulers: nodes, existing pods,
 // pods to place, and changes meanwhile.
 //
-// It takes names and sizes and returns scenes as data. It owns the two catalogues: the
-// shapes of pods (Shapes) and the workloads of upstream's own benchmark (Workloads). It
-// never starts anything. Only Churn sends requests to a cluster, through the given
-// client.
+// It takes names and sizes and returns scenes as data. It owns the two catalogues: kinds
+// of pods that are pending at the start (Shapes), such as pods with affinity, and the
+// workloads of upstream's own benchmark (Workloads). It never starts anything. Only Churn
+// sends requests to a cluster, through the given client.
 package scene
 
 import (
@@ -21,7 +21,7 @@ import (
 
 // Scene is one comparison of schedulers.
 type Scene struct {
-	// Name is a shape's name, or a workload's as in scheduler_perf: test case, slash,
+	// Name is one of ShapeNames, or a workload's as in scheduler_perf: test case, slash,
 	// workload.
 	Name string
 	// Kind selects the kind of measurement.
@@ -36,8 +36,8 @@ type Scene struct {
 	// Site is the scene's cluster. Scenes that share a site run in one cluster, one after
 	// another.
 	Site *Site
-	// Standing are the pods that exist before the first round and stay. A scene also has
-	// the standing pods of the earlier scenes of its site.
+	// Standing are the pods that exist before the first round and stay. They also stay
+	// for later scenes of the site.
 	Standing []Pods
 	// Fresh are the pods that are created for each round. Pods on nodes are created
 	// before the scheduler starts, and may stay for the next round. The others are
@@ -55,7 +55,7 @@ type Scene struct {
 	// Churn runs while pods are placed.
 	Churn []Churn
 	// Answer returns the outcome of each pod without a node. If it is nil, the schedulers
-	// decide, and the binder takes part only in shapes.
+	// decide, and the binder takes part only in scenes of the kind Shape.
 	Answer func(p *v1.Pod) Answer
 }
 

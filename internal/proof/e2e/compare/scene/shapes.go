@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Sizes are the sizes of the scenes of shapes.
+// Sizes are the sizes of the scenes that Shapes returns.
 type Sizes struct {
 	Nodes int
 	// Running are the numbers of running pods, one scene for each.
@@ -17,7 +17,7 @@ type Sizes struct {
 	Pods int
 }
 
-// bench is the namespace of shapes.
+// bench is the namespace of these scenes.
 const bench = "bench"
 
 const (
@@ -44,7 +44,7 @@ func (a app) term(key string) v1.PodAffinityTerm {
 	return v1.PodAffinityTerm{LabelSelector: selecting(a.labels), TopologyKey: key}
 }
 
-// shape adds a demand to the pods of an app.
+// shape is a kind of pods: a demand that is added to the pods of an app.
 type shape struct {
 	name  string
 	apply func(pod *v1.Pod, a app)
@@ -57,7 +57,7 @@ type shape struct {
 
 func oneZone(a app) []int { return []int{a.number % zones} }
 
-// single has the shapes with one kind of demand each.
+// single has the kinds of pods with a single demand.
 var single = []shape{
 	{name: "plain", apply: func(*v1.Pod, app) {}},
 	{
@@ -85,7 +85,7 @@ var single = []shape{
 
 func poolName(i int) string { return fmt.Sprintf("pool-%d", i%pools) }
 
-// shapes returns all shapes in display order.
+// shapes returns all kinds of pods in display order.
 func shapes() []shape {
 	sizes := []string{"100m", "250m", "50m", "500m"}
 	of := func(a app) shape { return single[a.number%len(single)] }
@@ -105,7 +105,7 @@ func shapes() []shape {
 	return append(slices.Clone(single), mixed)
 }
 
-// ShapeNames returns the names of all shapes.
+// ShapeNames returns the names of all kinds of pods.
 func ShapeNames() []string {
 	var names []string
 	for _, s := range shapes() {
@@ -114,8 +114,8 @@ func ShapeNames() []string {
 	return names
 }
 
-// Shapes returns the scenes of a shape, one for each number of running pods, ascending.
-// The name must be one of ShapeNames.
+// Shapes returns the scenes of a kind of pods, one for each number of running pods,
+// ascending. The name must be one of ShapeNames.
 func Shapes(name string, sizes Sizes) []*Scene {
 	all := shapes()
 	s := all[slices.IndexFunc(all, func(s shape) bool { return s.name == name })]
@@ -153,7 +153,7 @@ func newApp(i int) app {
 	return app{i, map[string]string{"app": numbered("app", i)}}
 }
 
-// uniform returns a node of the shapes' site.
+// uniform returns a node of these scenes' site.
 func uniform(i int) *v1.Node {
 	return node(numbered("node", i), room{"32", "128Gi", "110"}, map[string]string{v1.LabelTopologyZone: zoneName(i), poolLabel: poolName(i)})
 }
