@@ -48,9 +48,10 @@ func WithScheme(add func(*runtime.Scheme) error) Option {
 	return func(a *additions) { a.types = append(a.types, add) }
 }
 
-// WithTypes passes values of kube-scheduler's concrete types to plugins, and arguments of
-// the types that packages register with kube-scheduler. A program needs it if it links a
-// package of k8s.io/kubernetes. Take the types from compat.Types of
+// WithTypes makes plugins get values of kube-scheduler's concrete types, such as its
+// NodeInfo, instead of Berth's. Arguments then have the types that packages register with
+// kube-scheduler. A program that links a package of k8s.io/kubernetes needs it, because
+// plugins may assert these types. Take the types from compat.Types of
 // github.com/berth-scheduler/berth/framework/compat.
 func WithTypes(types *framework.Types) Option {
 	return func(a *additions) { a.shown = types }

@@ -21,8 +21,8 @@ const berth = "github.com/berth-scheduler/berth"
 const unknown = "unknown"
 
 // Version returns Berth's version: a release, or a commit between releases. It is
-// "unknown" if the build did not record a version, as in a build from a folder. In a
-// program with out-of-tree plugins, it is the version of Berth that the main module
+// "unknown" if the build did not record a version, as in a build outside of a git clone.
+// In a program with out-of-tree plugins, it is the version of Berth that the main module
 // requires.
 func Version() string {
 	info, ok := debug.ReadBuildInfo()

@@ -24,9 +24,9 @@ const (
 	// longer than noteAfter is recorded in the lease. Ordinary decisions take
 	// microseconds.
 	watchEvery, noteAfter = 250 * time.Millisecond, time.Second
-	// carefulEvery and carefulAfter replace both for a duration of carefulFor, if the
-	// previous leader did not release the lease. A decision that exhausts the memory may
-	// take less than noteAfter.
+	// A previous leader that did not release the lease may have crashed. For carefulFor,
+	// the watchdog then looks each carefulEvery and records a pod after carefulAfter,
+	// because a decision that exhausts the memory may take less than noteAfter.
 	carefulEvery, carefulAfter, carefulFor = 20 * time.Millisecond, 40 * time.Millisecond, 5 * time.Minute
 	// noteTimeout bounds the requests for a note, and crashTimeout the requests after a
 	// panic.

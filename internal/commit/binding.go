@@ -448,9 +448,10 @@ func (b *binding) write() *plan.Write {
 	return b.step().Write
 }
 
-// mustLearn reports whether the result of the current step's write, which may be stored,
-// must be learned and is still unknown. Until then the binding neither continues nor
-// fails.
+// mustLearn reports whether the binding must wait for the result of the current step's
+// write. The write may have been stored, its object must reach the state before anything
+// else (plan.Write.Learn), and the result is unknown. Until then the binding neither
+// continues nor fails.
 func (b *binding) mustLearn() bool {
 	write := b.write()
 	return write != nil && write.Learn && b.open

@@ -14,8 +14,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/plan"
 )
 
-// AtPermit is a placement that waits at Permit, or is on its way there. As in
-// kube-scheduler, all profiles share one set, which has a placement from the decision
+// AtPermit is a placement that waits at Permit, or is on its way there. All profiles
+// share one set of these, as in kube-scheduler, which has a placement from the decision
 // until the end of its wait. An AtPermit belongs to one attempt: later calls do not
 // affect the pod's next attempt.
 type AtPermit struct {

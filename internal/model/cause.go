@@ -97,9 +97,9 @@ func AppendPodKeys(to []Key, kind string, pod *Pod) []Key {
 // saves.
 const maxClause = 64
 
-// PodWay returns a way that is met, by AppendPodKeys, by all pods in the namespaces that
-// the selector selects. [""] means all namespaces. Requirements that pods without the
-// label can meet yield no clause.
+// PodWay returns the way that each pod meets which the selector selects in these
+// namespaces, by the keys of AppendPodKeys. [""] means all namespaces. Requirements that
+// pods without the label can meet yield no clause.
 func PodWay(kind string, namespaces []string, s labels.Selector) Way {
 	requirements, selectable := s.Requirements()
 	if !selectable || len(namespaces) == 0 {

@@ -119,10 +119,11 @@ func appendTerm(b []byte, owner string, source *v1.PodAffinityTerm) []byte {
 	return AppendSelector(append(b, '/'), source.LabelSelector)
 }
 
-// Demands returns alternative necessary conditions of a selector: every object that it
-// matches has at least one label of each alternative. The labels of an alternative are
-// distinct and have the same key. The result is empty if no requirement lists values, or
-// if the selector matches nothing.
+// Demands returns necessary conditions of a selector, each of which suffices to look
+// objects up. Every object that the selector matches has at least one label of each
+// condition. Example: for app in (a, b), tier=web these are [app=a, app=b] and
+// [tier=web]. The labels of a condition are distinct and have the same key. The result is
+// empty if no requirement lists values, or if the selector matches nothing.
 func Demands(s labels.Selector) [][]Label {
 	requirements, selectable := s.Requirements()
 	if !selectable {

@@ -16,10 +16,11 @@ type bucket struct {
 	// cohorts that await nothing come first. No two have the same rank, at least one
 	// exists, and none is woken.
 	cohorts []*cohort
-	// Invariant: spots has each position of the bucket in the postings of the index.
-	// These are the posting of all buckets; in catalog wanting the keys of one clause for
-	// each way; in catalog keyed each key of its cause. Instead of keys it may be the
-	// posting always of a catalog.
+	// Invariant: spots has the position of the bucket in each posting that lists it.
+	// These are the posting of all buckets; in the catalog wanting, the postings of the
+	// keys of one clause of each way; and in the catalog keyed, the postings of the keys
+	// of its cause. In a catalog without a key to list it under, it is in the posting
+	// always.
 	spots  []spot
 	lookup uint64 // the last lookup that found the bucket
 	kept   bool   // do not remove without cohorts: a pod is being indexed again

@@ -190,8 +190,8 @@ type entry struct {
 	// Invariant: activated is set only for pods that are deciding or at Permit.
 	activated bool // a plugin has requested a retry
 	// Invariant: Queue.awaited lists exactly the pods with an awaited last victim. A pod
-	// that DefaultPreemption gates has such a victim. While a pod is parked, it does not
-	// change between waiting for victims and not waiting.
+	// that DefaultPreemption gates has such a victim. A parked pod does not begin or stop
+	// to wait for victims: its cohort depends on that.
 	preempting preempting
 }
 

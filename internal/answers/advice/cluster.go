@@ -35,13 +35,13 @@ type candidate struct {
 	inPairs bool
 }
 
-// candidates returns the nodes on which a change is tried, those with the fewest
-// unrelated objections first, then by name. concerns are the plugins that the change
-// affects.
+// candidates returns the nodes on which a change is tried. concerns are the plugins that
+// the change affects. An objection of any other plugin is unrelated: the change cannot
+// remove it. Nodes with the fewest unrelated objections come first, then by name.
 //
 // Above maxCandidates, single changes are only tried on nodes without unrelated
 // objections, because the change helps nowhere else. A few nodes with one unrelated
-// objection are kept for pairs.
+// objection are kept for pairs of changes.
 func (t *trial) candidates(is func(*v1.Node) bool, concerns ...string) []candidate {
 	objections := map[string][]string{}
 	for _, o := range t.Objections {

@@ -119,9 +119,9 @@ func (t *trial) lowered(name v1.ResourceName, from, to int64) Change {
 type cut struct{ container, from, to string }
 
 // lower changes a spec so that the pod requests at most `most` of a resource in total,
-// including overhead. most must be at least leastRequest. Containers with the largest
-// requests give first, see share. Init containers are cut down to the amount that is left
-// for them.
+// including overhead. most must be at least leastRequest. The largest requests of the
+// containers are lowered first (share). The requests of init containers are limited to
+// the amount that is left beside sidecars.
 func lower(spec *v1.PodSpec, name v1.ResourceName, most int64) []cut {
 	most -= amountOf(name, spec.Overhead[name])
 	var cuts []cut
@@ -155,9 +155,10 @@ func lower(spec *v1.PodSpec, name v1.ResourceName, most int64) []cut {
 	return cuts
 }
 
-// share divides an amount among requests, the largest first, and leaves at least one unit
-// for each. It lowers as few of the largest as possible if each of these keeps half of
-// its request, and all of them otherwise. Lowered requests get the same amount.
+// share lowers requests, which are sorted, the largest first, until their sum is at most
+// `most`. Example: 8, 4 and 1 with most 9 become 4, 4 and 1. Only the largest are
+// lowered, as few as possible, if each keeps half of its request; otherwise all are.
+// Lowered requests get the same amount, and each at least one unit.
 func share(asks []int64, most, unit int64) []int64 {
 	excess := -most
 	for _, asked := range asks {
@@ -197,8 +198,9 @@ func level(amounts []int64, total, unit int64) (sane bool) {
 }
 
 // concurrent returns the containers that request the resource and run at the same time.
-// afterSidecars is 1 if all of them are sidecars and an ordinary init container with a
-// request runs after one. That container needs a unit beside them.
+// afterSidecars is 1 if all of them are sidecars, and an ordinary init container that
+// requests the resource runs after one of them. One unit must then be left for that
+// container.
 func concurrent(spec *v1.PodSpec, name v1.ResourceName) (together []*v1.Container, afterSidecars int64) {
 	for i := range spec.InitContainers {
 		switch c := &spec.InitContainers[i]; {

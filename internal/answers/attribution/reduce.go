@@ -14,9 +14,10 @@ type reduction struct {
 	mayGoOn func() bool
 }
 
-// reduce returns a sufficient subset of sufficient units, with a preference for the first
-// ones. The result is minimal if no unit can be left out, and exact if no other subset
-// suffices either. Neither is set if the search reached its limit before.
+// reduce returns a small subset of units that still suffices to change the answer, given
+// units that suffice together. The first units are preferred. The result is minimal if no
+// unit can be left out, and exact if no other subset suffices either. Neither is set if
+// the search reached its limit before.
 func (r reduction) reduce(units []int) (set []int, minimal, exact bool) {
 	set, ok := r.needed(units)
 	if !ok {
@@ -34,8 +35,9 @@ func (r reduction) reduce(units []int) (set []int, minimal, exact bool) {
 }
 
 // needed repeatedly finds the shortest beginning of the units that suffices together with
-// the units already known as needed. Its last unit is needed as well, and the search
-// continues before it. If more units never hurt, every unit of the result is needed.
+// the units found before. The last unit of that beginning is needed, since without it the
+// beginning does not suffice. The search continues before that unit. If more units never
+// hurt, every unit of the result is needed.
 func (r reduction) needed(units []int) (set []int, ok bool) {
 	for len(units) > 0 && !r.enough(set) {
 		too, enough := 0, len(units)

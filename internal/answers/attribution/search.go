@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// search looks for causes. It starts at the answer that is worse for the pod, or at the
-// newer snapshot if only the node differs. A set of units suffices if it leads to the
-// wanted answer.
+// search looks for causes. It starts from the snapshot with the answer that is worse for
+// the pod, or from the newer one if only the node differs. A set of units, which are
+// groups of differences, suffices if applying or undoing them leads to the wanted answer.
 type search struct {
 	*world
 	result *Result

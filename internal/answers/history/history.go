@@ -75,9 +75,10 @@ func New(config Config) (*History, error) {
 // bestKept is the number of best nodes stored for a decision, including the chosen node.
 const bestKept = 3
 
-// Decided records the details of a decision, within the budget. among is the number of
-// domain placements that decide about the pod. All of them may be recorded, so the budget
-// must suffice for all. It earns for a group when the group's duration is known.
+// Decided records the details of a decision, if the budget suffices. A member of a group
+// is decided once in each of up to `among` domain placements, and all of these decisions
+// may be recorded, so the budget must suffice for all. A decision about a single pod adds
+// to the budget at once, a group when its duration is known.
 func (h *History) Decided(by loop.Detailer, v state.View, d *plan.Decision, among int, took time.Duration) uint64 {
 	if d.Group == nil {
 		h.budget.earn(d.Popped, took)

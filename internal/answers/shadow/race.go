@@ -21,9 +21,9 @@ const (
 	maxDifferences = 8
 )
 
-// moment is a state that the other scheduler can have decided in. It has all changes
-// before number `at`, and some later ones, such as own decisions whose bindings were
-// stored later.
+// moment is a state of the cluster in which the other scheduler may have decided. It has
+// all changes before number `at`, and some later ones, such as its own decisions whose
+// bindings were stored later.
 type moment struct {
 	at    int
 	ahead []int // ascending, each at least at
@@ -232,9 +232,9 @@ func (f *search) backwards(before []int, decided order) (explanation, bool) {
 	return explanation{}, false
 }
 
-// difference returns a change that touches the choice and is applied at the later of two
-// adjacent moments only; at is the number of the earlier one. It returns -1 if no such
-// change exists.
+// difference compares two adjacent moments. It returns the number of a change that
+// touches the choice and is applied at the later moment only, or -1 if none exists. at is
+// the number of the earlier moment.
 func (f *search) difference(later, earlier []int, at int) int {
 	if !slices.Contains(earlier, at) && f.touches(at) {
 		return at
@@ -247,9 +247,10 @@ func (f *search) difference(later, earlier []int, at int) int {
 	return -1
 }
 
-// forwards tries the state before the binding with own decisions and with later changes
-// of other kinds than pods, because their watches may be late. Pod changes that were
-// stored after the binding cannot have influenced it.
+// forwards tries states that are newer than the state before the binding. They have the
+// other scheduler's own decisions, and later changes of nodes and other objects except
+// pods, because the watches of these kinds may be late here. Pod changes that were stored
+// after the binding cannot have influenced it.
 func (f *search) forwards(before []int, decided order) (explanation, bool) {
 	f.last = f.q.first
 	ahead := f.assumedAt(f.q.at, before)
@@ -308,9 +309,10 @@ func (f *search) atEachPlace(compare func(a, b int) int, decided order) (explana
 	return explanation{}, false
 }
 
-// try judges the binding at a moment. If Berth agrees there, the own bindings that change
-// places with it are judged too: a state that explains this binding must not make another
-// one as wrong. It returns false when the limit of states is reached.
+// try judges the binding at a moment. If Berth agrees there, it also judges the
+// scheduler's other bindings that this moment moves before or after the binding: a state
+// that explains this binding must not make another one as wrong. It returns false when
+// the limit of states is reached.
 func (f *search) try(m moment, moved int, decided order) (explanation, bool) {
 	if f.states <= 0 {
 		return explanation{}, false
@@ -342,11 +344,11 @@ func (f *search) askAt(m moment, q *question, without []int) Decision {
 	return f.ask(q)
 }
 
-// ordered reports whether the own bindings that change places with the binding in
-// question remain plausible. Bindings that were stored before it and now count as decided
-// after it are judged with its pod in place. Bindings that were stored after it and now
-// count as decided before it are judged without it. If the order is independent of this
-// question, they are judged in that order first.
+// ordered reports whether the scheduler's other bindings remain plausible in the order of
+// a moment. A binding that was stored before this one, and would have been decided after
+// it, is judged with this pod on its node. A binding that was stored after this one, and
+// would have been decided before it, is judged without this pod. If the order is
+// independent of this question, they are judged in that order first.
 func (f *search) ordered(m moment, decided order) bool {
 	var after []int // decided after the binding, stored before it
 	for i := m.at; i < f.q.at; i++ {
@@ -470,9 +472,9 @@ func (f *search) touches(number int) bool {
 }
 
 // differences lists how an explanation differs from the state before the binding. unseen
-// are changes that were stored before the binding and are not applied, assumed are later
-// ones that are applied. The decisive change comes first, then others that touch the
-// original choice.
+// are changes that were stored before the binding and that the explanation leaves out.
+// assumed are later changes that it applies. The decisive change comes first, then others
+// that touch the original choice.
 func (f *search) differences(e *explanation) (unseen, assumed []string) {
 	f.last = f.q.first
 	text := func(number int) string {

@@ -118,9 +118,10 @@ func (s *Summary) Verdicts() []VerdictCount {
 type question struct {
 	pod  *model.Pod // the version before the binding
 	node string
-	// at is the number of the binding's step; the state before this step is judged. since
-	// is the number of the step before which the pod was first seen. arrival is the pod's
-	// position among all pods that were first seen pending.
+	// All changes that the shadow receives are numbered steps. at is the number of the
+	// binding, and the state before it is judged. since is the number of the step before
+	// which the pod was first seen. arrival is the pod's position among all pods that
+	// were first seen pending.
 	at, since, arrival int
 	seen               time.Time
 	first              Decision

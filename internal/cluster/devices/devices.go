@@ -356,9 +356,9 @@ func (s *Store) setClaim(key model.ClaimKey, now *model.ResourceClaim) (before *
 	return before
 }
 
-// PoolsOf returns the pools for an event about a claim or a slice: model.Event.Pools.
-// before and now are the versions of the object, nil if missing. The store has the
-// present version.
+// PoolsOf returns the pools of devices that an event about a claim or a slice concerns,
+// for model.Event.Pools. before and now are the versions of the object, nil if missing.
+// The store already has the present version.
 func (s *Store) PoolsOf(before, now model.Compiled) (pools []*model.DevicePool) {
 	add := func(id PoolID) {
 		if p := s.pools[id]; p != nil && !slices.Contains(pools, p.now) {

@@ -115,9 +115,10 @@ func (s *Store) offer(p *pool) {
 	}
 }
 
-// absentFrom returns the devices that slices of some generations of a pool do not
-// publish, by name. It returns nil if the pool has no counters. The allocator takes all
-// devices of a node from slices of one generation.
+// absentFrom returns, by name, the devices that the slices of at least one generation of
+// a pool do not publish: withdrawn devices, and devices of another generation. The
+// allocator takes all devices of a node from slices of one generation, so it would
+// overlook the counters of these. It returns nil if the pool has no counters.
 func (s *Store) absentFrom(p *pool) map[string]*absentee {
 	generations := p.generations()
 	if !p.hasCounters() || len(generations) < 2 && len(s.withdrawn[p.id]) == 0 {

@@ -207,9 +207,9 @@ func (in *namespace) unlist(f *filed) {
 	}
 }
 
-// fewest returns the labels to list a selector under, or to search it by. Each object
-// that the selector selects is listed under one of these labels. Of several choices, it
-// returns the one with the shortest lists.
+// fewest chooses the labels under which a selector is listed, or searched. Each object
+// that the selector selects has one of these labels, so it is found under that label. Of
+// several choices, fewest returns the one with the shortest lists.
 func fewest[V any](demands [][]model.Label, listed map[model.Label]map[string]V) (under []model.Label) {
 	least := 0
 	for _, some := range demands {

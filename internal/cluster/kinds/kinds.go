@@ -189,8 +189,8 @@ func (r *Row) Ref(object metav1.Object) model.Ref {
 // second may be dropped.
 func (r *Row) Same(before, after Object) bool { return r.same(before, after) }
 
-// Replaces reports whether a version must be passed on as the end of the previous one and
-// then as a new object, which may be skipped.
+// Replaces reports whether a new version must be passed on as two changes: the end of the
+// previous version, and then a new object, which ingest may skip.
 //
 // This is so for another object of the same name: a broken watch can miss that one object
 // was deleted and another created. It is also so for a pod that has left its node or its

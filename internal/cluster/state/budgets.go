@@ -146,10 +146,11 @@ func (v View) BudgetsVersion() uint64 { return v.s.budgets.version }
 // BudgetSelections changes when the result of BudgetsOf changes for some pod.
 func (v View) BudgetSelections() uint64 { return v.s.budgets.selections }
 
-// BudgetedSince calls yield with the slots where evictions may violate other budgets, by
-// the rules, than at the given version. A slot is repeated if several of its pods are
-// affected. It returns false if any slot may be affected, possibly after calls of yield:
-// the version is too old, or more than four pods per slot must be visited.
+// BudgetedSince calls yield with the slots where evictions may violate other budgets than
+// at the given version, by the rules. A slot is repeated if several of its pods are
+// affected. It returns false if any slot may be affected: the version is too old, or more
+// than four pods per slot would have to be checked. Then it may have called yield for
+// some slots already.
 func (v View) BudgetedSince(version uint64, rules model.BudgetRules, yield func(slot int32)) bool {
 	s := v.s
 	since := s.budgets.version - version

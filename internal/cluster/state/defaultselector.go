@@ -34,9 +34,10 @@ type controller struct {
 // value belongs to no pod.
 type SelectorVersion struct {
 	seen uint64 // version of all sources when it was read
-	// parts is the number of existing inputs: lists of services, and the controller.
-	// newest is the newest version among them. A changed or added part has a newer
-	// version; a removed part leaves fewer parts.
+	// parts and newest show whether an input of the selector changed. parts is the number
+	// of inputs that exist: lists of services, and the controller. newest is the newest
+	// of their versions. A changed or added input has a newer version, a removed input
+	// leaves fewer parts.
 	parts  int
 	newest uint64
 }

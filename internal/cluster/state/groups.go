@@ -138,10 +138,10 @@ func (v View) GroupMembers(key model.GroupKey) iter.Seq[*model.Pod] {
 	}
 }
 
-// RankedOtherwise returns the pods on nodes, by slot, for which exactly one of
-// PreemptionPriority and their own priority is below the given one. The bands of a node
-// count these pods on the wrong side of the limit. Mostly none exist; then the cost is
-// one check per group.
+// RankedOtherwise returns, by slot, the pods on nodes that a comparison with the given
+// priority ranks differently by PreemptionPriority than by their own priority. The bands
+// of a node count these pods on the wrong side of that priority. Mostly none exist; then
+// the cost is one check per group.
 func (v View) RankedOtherwise(priority int32) iter.Seq2[int32, *model.Pod] {
 	return func(yield func(int32, *model.Pod) bool) {
 		for key, members := range v.s.groups.members {

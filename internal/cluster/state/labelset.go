@@ -152,10 +152,10 @@ func (s *State) likely(term *model.Term, yield func(*labelSet)) {
 	}
 }
 
-// likelyAnywhere is likely for a term that selects namespaces by label, found by a label
-// that few label sets have in all namespaces together. It returns false if the namespaces
-// that the term can select are fewer. Without it, each of many terms would look up each
-// of thousands of namespaces.
+// likelyAnywhere yields the label sets that a term may select, like likely, for a term
+// that selects namespaces by label. It finds them by a label that few label sets have in
+// all namespaces together. It returns false if the term can select fewer namespaces than
+// that. Without it, each of many terms would look up each of thousands of namespaces.
 func (s *State) likelyAnywhere(term *model.Term, yield func(*labelSet)) bool {
 	x := &s.population
 	most := len(x.namespaces)

@@ -5,9 +5,10 @@ import "github.com/berth-scheduler/berth/internal/model"
 // attachment is a VolumeAttachment that exists.
 type attachment struct {
 	*model.VolumeAttachment
-	// Invariant: volume and node are those in its spec, if it has both and an attacher.
-	// Then the volume lists it at position at, and the node counts it. is is the handle
-	// that counts on the node; it is zero, without a driver, if none counts.
+	// Invariant: volume and node are those that the attachment's spec names, and set only
+	// if it names both and an attacher. The volume then lists the attachment at position
+	// at, and the node counts it. is is the handle that counts on the node; it is zero,
+	// without a driver, if none counts.
 	volume *volume
 	node   *Node
 	at     int

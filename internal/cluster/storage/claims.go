@@ -163,9 +163,9 @@ func (s *Store) standsFor(c *claim) identity {
 	return s.identityOf(c)
 }
 
-// Attachable returns the CSI driver and the handle of the volume that a claim counts as
-// on nodes. A claim without a volume has a unique name. inTree means that it counts only
-// on nodes with a CSINode. The driver is empty if it never counts.
+// Attachable returns the CSI driver and the handle under which a claim's volume counts
+// towards the limits of nodes. A claim without a volume has a unique handle. inTree means
+// that it counts only on nodes with a CSINode. The driver is empty if it never counts.
 func (s *Store) Attachable(key model.ClaimKey) (driver, name string, inTree bool) {
 	c := s.claims[key]
 	if c == nil {

@@ -67,9 +67,9 @@ type Question struct {
 // ErrInvalidPools means that a node without a solution has an invalid pool.
 var ErrInvalidPools = errors.New("invalid resource pools were encountered")
 
-// withoutShares returns the allocations of the slices' devices if devices cannot be
-// shared. A device with an allocated share, from a time when sharing was enabled, counts
-// as taken.
+// withoutShares returns the allocations as they count if devices cannot be shared. A
+// device of which a share is allocated, from a time when sharing was enabled, counts as
+// taken as a whole.
 func withoutShares(q *Question) structured.AllocatedState {
 	taken := sets.New[structured.DeviceID]()
 	for _, slice := range q.Slices {

@@ -55,9 +55,9 @@ func (m *Matcher) CounterFor(classes model.ClassResolver, resource model.Resourc
 	return &Counter{matcher: m, class: class.Object, remembered: map[string]count{}}
 }
 
-// AppendClasses appends a canonical text of the classes that counts of extended resources
-// depend on. A node's devices are looked up on the node. Devices that several nodes can
-// use are tracked by Counters.
+// AppendClasses appends a canonical text of the device classes on which counts of
+// extended resources depend. The text has no devices: those of a node are looked up on
+// the node, and those that several nodes can use are tracked by Counters.
 func AppendClasses(text []byte, resources []model.ResourceName, store *devices.Store) []byte {
 	for _, name := range resources {
 		text = append(text, ' ')
@@ -115,9 +115,9 @@ func (c *Counter) count(store *devices.Store, slot int32, node *v1.Node) (n coun
 	return n
 }
 
-// Counters are the counters of a need. They track devices that many nodes share, see
-// plugin.Following. Otherwise each placement from a pool that all nodes can use would
-// change the need.
+// Counters count the devices for one need. They track devices that many nodes share
+// (plugin.Following). If these were part of the need, each placement from a pool that all
+// nodes can use would make another need.
 type Counters struct {
 	of []*Counter
 	// counted are counts for nodes with equal devices at a version of the wide pools. The

@@ -72,8 +72,9 @@ type search struct {
 	allocator *Allocator
 	name      Name
 	// spent is the work so far. When it reaches until, the search pauses or stops.
-	// compiled is the part of spent that depends on the expressions compiled before. The
-	// search times out when the rest exceeds limit; 0 means never.
+	// compiled is the part of spent for compiling expressions, which depends on the
+	// expressions compiled before. The search times out when spent without compiled
+	// exceeds limit; 0 means never.
 	spent, until, compiled, limit int64
 	// pause blocks until the search may continue, and returns false if the search is
 	// dropped. It is nil for a search that cannot pause.

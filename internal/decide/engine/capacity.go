@@ -10,9 +10,9 @@ import (
 )
 
 // Capacity returns how many copies of a pod would pass the filters, placed one after
-// another on the nodes of the view, with other pods on these nodes than now. The function
-// without changes a node's usage to that of the other pods. Capacity counts up to most.
-// It costs one check for each node and each counted pod.
+// another on the nodes of the view. The nodes may have other pods than now: the function
+// `without` changes a node's usage to that of these pods. Capacity counts up to most. It
+// costs one check for each node and each counted pod.
 //
 // Unless exact is set, n is an upper bound. It is not exact if filters count pods around
 // the nodes, or read ports, volumes, devices or the pod's own objects, or if the pod is

@@ -104,9 +104,9 @@ func (e *Engine) amountNeedsOf(c *cycle, a *amountNeeds) (ok bool) {
 		}
 		a.filter, a.need = i, c.needs[i]
 	}
-	// NodeResourcesBalancedAllocation counts at most all of a node. On a node that fits
-	// it never has to, if the filter and the score read the same request. Only then its
-	// bound is true.
+	// NodeResourcesBalancedAllocation counts a used share of more than 100 % as 100 %. On
+	// a feasible node this never happens if the filter and the score read the same
+	// request. Only then is the bound of its score valid.
 	if a.filter < 0 || c.pod.Asks.CPUMilli != c.pod.Occupies.CPUMilli || c.pod.Asks.MemoryBytes != c.pod.Occupies.MemoryBytes {
 		return false
 	}

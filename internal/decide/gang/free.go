@@ -8,10 +8,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// free runs a plugin that releases resources which block a rejected group. The plugin
-// reads the turns of the members, which are repeated if a member has such resources. As
-// in kube-scheduler, nothing is released for a tree, nor for a group that must be placed
-// in one domain of a topology key.
+// free runs a plugin that releases resources, such as claims, which block a rejected
+// group. The plugin inspects the decision about each member, so these are repeated if a
+// member has such resources. As in kube-scheduler, nothing is released for a tree, nor
+// for a group that must be placed in one domain of a topology key.
 func (a *attempt) free(p *plugin.GroupFreeing) (plugin.GroupFreed, error) {
 	v := a.state.View()
 	if a.tree != nil || a.profile.Placements != nil && a.Group.Object.Spec.SchedulingConstraints != nil {

@@ -60,9 +60,10 @@ func ReserveVolumes(c Cluster, p *v1.Pod, nodeName string) (Reservation, bool) {
 	return r, true
 }
 
-// Volumes are the volumes of Static in their assumed and written form: they name their
-// claims. A volume that already named its claim with the UID is unchanged. A volume that
-// named it without UID is not marked as bound by the controller.
+// Volumes returns the volumes of Static as the scheduler assumes and writes them: with a
+// reference to their claim. A volume that already named its claim with the UID is
+// unchanged. A volume that named it without UID does not get the annotation that the
+// controller chose the claim.
 func (r Reservation) Volumes() []*v1.PersistentVolume {
 	var all []*v1.PersistentVolume
 	for _, b := range r.Static {

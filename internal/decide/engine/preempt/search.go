@@ -287,9 +287,9 @@ func (s *search) withoutKnown(slots []int32) []int32 {
 	})
 }
 
-// boundOf returns the lower bound on the cost of a slot's candidate. A rank found for
-// pods whose request alone matters does not bound the candidates of other pods. Victims
-// are not a minimal set, so one more filter can mean fewer victims.
+// boundOf returns the lower bound on the cost of a slot's candidate. A rank that was
+// found for pods of which only the request matters does not bound the candidates of other
+// pods: victims are not a minimal set, so one more filter can mean fewer victims.
 func (b *basis) boundOf(slot int32) *rank {
 	if b.exact {
 		return &b.bounds.ranks[slot]

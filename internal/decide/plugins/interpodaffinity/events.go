@@ -139,9 +139,10 @@ func (p *Plugin) requiredTerms(pod *model.Pod) model.Need {
 	return model.NeedOf(text + strings.Join(terms, "\n"))
 }
 
-// causeOfPods requires that all affinity terms or an anti-affinity term select the
-// event's pod. A relabelled pod must change a label that a selector names. For a pod that
-// may be the first, a deleted pod that the affinity selected also counts.
+// causeOfPods returns the condition under which an event about a pod can help: all
+// affinity terms, or an anti-affinity term, select that pod. A relabelled pod must have
+// changed a label that a selector names. If the waiting pod may be the first of its
+// series, a deleted pod that the affinity selected also counts.
 func (p *Plugin) causeOfPods(pod *model.Pod) model.Cause {
 	cause := model.Cause{Wants: append(make([]model.Way, 0, 2+len(pod.Terms)), model.Never()...), Keys: make([]model.Key, 1, 1+len(pod.Terms))}
 	wanted := make(model.Way, 0, len(pod.Terms))
@@ -323,9 +324,10 @@ func keysOf(pod *model.Pod, kind model.TermKind) []string {
 	return slices.Compact(keys)
 }
 
-// causeOfNodes requires that a new node has a topology key of the pod, or allows any node
-// if the pod has anti-affinity. An update must change a key. A node that is deleted or
-// loses a key matters to anti-affinity, and to a pod that may be the first.
+// causeOfNodes returns the condition under which an event about a node can help. A new
+// node must have a topology key of the pod; for anti-affinity any new node counts. An
+// update must change a key. A node that is deleted or loses a key matters to
+// anti-affinity, and to a pod that may be the first of its series.
 func (p *Plugin) causeOfNodes(pod *model.Pod) model.Cause {
 	if p.isBroken(pod, model.RequiredAffinity) || p.isBroken(pod, model.RequiredAntiAffinity) {
 		return model.Cause{}

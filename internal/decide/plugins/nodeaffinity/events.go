@@ -35,9 +35,9 @@ const (
 	noKey    = "" // for pods that no change of a label helps
 )
 
-// cause requires that a node has the labels that the pod requires. An update helps only
-// if it changes a label named by the pod's requirements or by the profile's added
-// affinity.
+// cause returns the condition under which an event about a node can help: the node has
+// the labels that the pod requires. An update must also change a label that is named by
+// the pod's requirements or by the profile's added affinity.
 func (p *Plugin) cause(pod *model.Pod) model.Cause {
 	cause := own(pod)
 	if len(cause.Keys) > 0 {

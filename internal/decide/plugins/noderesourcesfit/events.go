@@ -122,9 +122,10 @@ func resourceKey(name string) model.Key { return model.Key{Name: name} }
 // devicesKey is the key of resources that devices can provide: a node need not have any.
 var devicesKey = resourceKey("")
 
-// causeOfNodes requires that a node has each resource that the pod requests, and that an
-// existing node has grown in at least one. Devices may provide resources that the node
-// lacks. With more than maxKeys scalars, it uses the first maxKeys that a node must have.
+// causeOfNodes returns the condition under which an event about a node can help: the node
+// has each resource that the pod requests, and an existing node has grown in at least
+// one. Devices may provide resources that the node lacks. With more than maxKeys scalars,
+// the condition has the first maxKeys that a node must have.
 func (p *Plugin) causeOfNodes(pod *model.Pod) model.Cause {
 	asks := p.checked(&pod.Asks)
 	many := len(asks.Scalars) > maxKeys

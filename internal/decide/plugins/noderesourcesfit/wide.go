@@ -34,9 +34,10 @@ type wideFilter struct {
 	key   []byte                 // scratch
 }
 
-// shortages are the failed fixed checks, and the exceptions among the scalars. suffice
-// are required scalars that suffice, not are excused scalars that do not. Both are
-// ascending.
+// shortages identifies what a node lacks, in few numbers. fixed are the failed checks
+// besides scalars. A node lacks nearly all of the required scalars, so suffice lists the
+// others, of which it has enough. Excused scalars count as sufficient, so not lists those
+// that it lacks. Both lists are ascending.
 type shortages struct {
 	fixed        reason.Code
 	suffice, not []int32

@@ -15,9 +15,10 @@ import (
 
 // need is the demand for attachments of a pod's volumes.
 type need struct {
-	// stops are the first of the pod's volumes that cannot be counted. At most one
-	// applies to every node; before it comes at most one that applies only where in-tree
-	// volumes count.
+	// stops are the pod's volumes that cannot be counted, so that nodes are rejected.
+	// Only the first that applies to a node matters. So the list has at most two: one
+	// that applies only where in-tree volumes count, and then one that applies to every
+	// node.
 	stops []stop
 	// drivers are sorted by name, so that the driver reported as missing is always the
 	// same.

@@ -185,10 +185,11 @@ func (p *Plugin) hardKeys(pod *model.Pod) []string {
 	return slices.Compact(keys)
 }
 
-// causeOfNodes requires that a node has or had all topology keys. An update must change a
-// key or taints. Labels that the pod's node affinity names can also exclude a node. With
-// more than maxKeys constraints, the first keys suffice to find the pod: the hint stops
-// at the first missing key.
+// causeOfNodes returns the condition under which an event about a node can help: the node
+// has or had all topology keys. An update must change a key, the taints, or labels that
+// the pod's node affinity names, which can exclude a node. With more than maxKeys
+// constraints, the first keys suffice to find the pod: the hint stops at the first
+// missing key.
 func (p *Plugin) causeOfNodes(pod *model.Pod) model.Cause {
 	cause := model.Cause{Keys: []model.Key{{}}}
 	var way model.Way

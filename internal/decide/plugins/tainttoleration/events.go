@@ -45,9 +45,9 @@ func (p *Plugin) cause(pod *model.Pod) model.Cause {
 	return cause
 }
 
-// touches seeks pods with a toleration for each taint of the node. If no taint was
-// removed, the event helps no pod: a pod that tolerates all taints now tolerated all
-// taints before.
+// touches limits an event about a node to pods that tolerate each taint of the node. If
+// no taint was removed, the event helps no pod: a pod that tolerates all taints now
+// tolerated all taints before.
 func touches(e model.Event, to *model.Touch) {
 	if e.OldNode != nil && !someWent(e.OldNode.Object.Spec.Taints, e.Node.Object.Spec.Taints) {
 		to.Seeks = model.Never()
