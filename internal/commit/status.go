@@ -113,9 +113,9 @@ func (o *Outbox) startStatus(s *status) {
 	o.queueStatus(uid, p)
 }
 
-// keepCondition handles a decision after which the pod's condition stays as in the
-// decided version. The queued condition of an older decision differs: it is dropped, or
-// overwritten if it is or may be stored.
+// keepCondition handles a decision that leaves the pod's condition as the decided version
+// shows it, so that no write is necessary. But a condition from an older decision may
+// differ: if it is queued it is dropped, and if it is or may be stored it is overwritten.
 func (o *Outbox) keepCondition(pod *model.Pod, shown *v1.PodCondition) {
 	p := o.pods[pod.UID]
 	was, known := o.written[pod.UID]

@@ -108,9 +108,9 @@ func isInteger(n json.Number) bool {
 	return err == nil
 }
 
-// values returns the values below base with the names of fields, in each element of
-// lists, in the decoder's order: of names, and of indexes. Without names it returns all
-// values below base.
+// values returns the values at a path below base. names are the fields along the path;
+// from a list, the path continues in each of its elements. The result has the decoder's
+// order: by name, and by index. Without names it returns all values below base.
 func (f *finder) values(base string, names []string) (found []value) {
 	data, err := yaml.YAMLToJSON(f.text)
 	if err != nil {

@@ -109,9 +109,10 @@ type Variant interface {
 type Following interface {
 	// Filled notes that all nodes have just been evaluated.
 	Filled(s *state.State)
-	// Follow appends the slots of nodes whose value may have changed with the shared
-	// objects since the last call of Filled or Follow. It also returns the number of
-	// nodes that it evaluated itself.
+	// Follow is called after shared objects, such as devices, may have changed. It
+	// appends the slots of nodes whose value may differ from that at the last call of
+	// Filled or Follow. asked is the number of nodes that it evaluated itself to find
+	// these.
 	Follow(s *state.State, to []int32) (slots []int32, asked int)
 }
 

@@ -261,8 +261,8 @@ type GroupFreeing struct {
 	// node. Nil means that kube-scheduler's plugin would not have run in that cycle.
 	Member func(c Cycle, member *model.Pod) GroupNote
 	// Free returns the objects to release for a group that has no member on a node. notes
-	// are the results of Member except nil results. They are nil if Member was not called
-	// because of Concerns. first is the first member that was tried. An error fails the
+	// are the results of Member that are not nil; there are none if Concerns was false
+	// for all members. first is the first member that was tried. An error fails the
 	// attempt.
 	Free func(v state.View, group *model.PodGroup, first *model.Pod, notes []GroupNote) (GroupFreed, error)
 }

@@ -70,9 +70,9 @@ type Change struct {
 	swaps []swap
 }
 
-// swap is an object before and after a change. before is nil for a new object, after for
-// a deleted one. edit, if set, makes the new node from the old one, so several changes of
-// one node can be combined.
+// swap is an object before and after a change, such as a node with another label. before
+// is nil for a new object, after for a deleted one. edit, if set, makes the new node from
+// the old one, so that several changes of one node can be combined.
 type swap struct {
 	before, after kinds.Object
 	edit          func(*v1.Node)

@@ -184,9 +184,9 @@ func (t *trial) demands() [][]demand {
 	return all
 }
 
-// demandsOf returns the demands of a node selector and a term, by label; none if no
-// labels can meet them. NotIn, DoesNotExist, Gt and Lt are no demands: a trial shows
-// whether a node meets them.
+// demandsOf returns the labels and values that a node must have to meet a node selector
+// and a term; none if no labels can meet both. NotIn, DoesNotExist, Gt and Lt demand no
+// particular label: a trial shows whether a node meets them.
 func demandsOf(selector map[string]string, term *v1.NodeSelectorTerm) []demand {
 	values := map[string][]string{}
 	for label, value := range selector {

@@ -55,8 +55,9 @@ func textsOfCause(c *Cause) string {
 	return strings.Join(all, "\n")
 }
 
-// groups groups units. wide has the units of the pod itself, and per kind of object the
-// units that concern no node. nodes has the units per node, for the most promising nodes.
+// groups divides the units into sets to try. wide has the units of the pod itself, and
+// for each kind of object the units that concern no node. nodes has the units of each
+// node, for the most promising nodes.
 //
 // If the pod gets no node, these are the nodes that are feasible with all differences
 // applied, those with the fewest differences first. Their causes are the smallest, and a

@@ -53,8 +53,8 @@ type Finder struct {
 	kinds   map[kind]*entry
 	used    *list.List
 	waiting []*entry
-	// recent maps a rejection to the entry of its pods, because the engine gives equal
-	// pods the same rejection. The value is nil while the pod is in unsorted. unsorted
+	// recent maps a rejection to the entry of its kind of pods, because the engine gives
+	// equal pods the same rejection. The value is nil while the pod is in unsorted, which
 	// holds the pods whose kind is not determined yet, at most maxKinds.
 	recent   map[recently]*entry
 	unsorted []unsorted

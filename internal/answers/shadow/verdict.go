@@ -231,9 +231,10 @@ func (s *Shadow) objectsBefore(q *question) []runtime.Object {
 	return all
 }
 
-// closeDue closes disagreements whose surrounding changes have arrived: enough changes
-// followed, or the settle time is over. A contradiction waits longer while pods are
-// pending. These may already be decided, and their bindings show in which order.
+// closeDue closes disagreements. A disagreement stays open until the changes around its
+// binding have arrived, because these may show a race: until enough changes followed, or
+// the settle time is over. A contradiction waits longer while pods are pending: the other
+// scheduler may have decided about them already, and their bindings show in which order.
 func (s *Shadow) closeDue(all bool) {
 	for len(s.open) > 0 {
 		q, here := s.open[0], s.first+len(s.steps)

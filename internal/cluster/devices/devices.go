@@ -63,9 +63,9 @@ type Store struct {
 	// Invariant: sharers is the number of allocated shares of each device, without zeros.
 	// A share may consume no capacity.
 	sharers map[structured.DeviceID]int
-	// Invariant: withdrawn has the counters of used devices that no slice publishes, by
-	// pool and name, if a slice published the device while it was in use. No map is
-	// empty.
+	// Invariant: withdrawn has, by pool and name, the counters of devices that are in use
+	// although no slice publishes them any more. A device is known here only if a slice
+	// published it while it was in use. No map is empty.
 	withdrawn map[PoolID]map[string][]resourcev1.DeviceCounterConsumption
 
 	// Invariant: givenBack is the number of claims that are being released.

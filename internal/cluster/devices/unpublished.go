@@ -176,9 +176,9 @@ func (p *pool) hasCounters() bool {
 	return slices.ContainsFunc(p.published, func(s *model.ResourceSlice) bool { return len(s.Object.Spec.SharedCounters) > 0 })
 }
 
-// without returns a slice with counters reduced by the devices that its generation does
-// not publish. It returns the same slice if nothing changes. A counter may become
-// negative, which the allocator treats as none available.
+// without returns a slice whose counters are reduced by those of used devices that the
+// slice's generation does not publish. It returns the same slice if nothing changes. A
+// counter may become negative, which the allocator treats as none available.
 func without(slice *resourcev1.ResourceSlice, used []*absentee) *resourcev1.ResourceSlice {
 	if len(slice.Spec.SharedCounters) == 0 {
 		return slice

@@ -17,8 +17,8 @@ const MalformedTaint = "scheduler.berth.dev/malformed"
 
 // SetAside returns the change for an object of the kind that cannot be compiled. It fails
 // closed: a pod stays pending if the object, once readable, might prevent its placement.
-// If the absence of a kind keeps its pods pending, the object counts as absent. The other
-// kinds have a stand-in.
+// For some kinds a stand-in is stored, such as a node without room. Objects of the other
+// kinds count as absent, which keeps the pods that need them pending.
 func (r *Row) SetAside(object Object) model.Change {
 	change := r.gone(r.Ref(object))
 	switch o := object.(type) {

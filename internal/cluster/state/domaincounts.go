@@ -178,10 +178,12 @@ func (c *domainCounts) addTo(sums []int64, weight int64) {
 }
 
 // leastExcept returns the smallest count that is not 0, outside the domains of the
-// differences, which are sorted by domain; absent if none. For an array it takes
-// logarithmic time in the number of domains; wantLeast must have been called. A list is
-// read completely. It has at most 1/listedUpTo of the domains, and Least calls this only
-// if all domains of the node set have pods.
+// differences, which are sorted by domain; absent if none.
+//
+// For an array this takes logarithmic time in the number of domains, and wantLeast must
+// have been called before. A list is read as a whole. That is cheap: a list has at most
+// 1/listedUpTo of the domains. Least calls leastExcept only if all domains of the node
+// set have pods.
 func (c *domainCounts) leastExcept(differences []Difference) int32 {
 	if c.dense != nil {
 		return c.least.except(differences)

@@ -82,9 +82,9 @@ func (v View) Draft() *Draft {
 }
 
 // DryRun makes d a draft without differences from the view, for filters whose PreFilter
-// has seen the view. kube-scheduler updates their counts by AddPod and RemovePod, which
-// count a terminating pod like any other. So a count that never contained such a pod may
-// fall below 0 when the pod is removed.
+// has counted in the view. In a dry run, kube-scheduler updates these counts by AddPod
+// and RemovePod, which also count terminating pods. PreFilter does not count these, so
+// removing one can make a count negative, and a DryRun draft repeats that.
 func (v View) DryRun(d *Draft) *Draft {
 	d.reset(v)
 	d.dryRun = true

@@ -13,7 +13,8 @@ import (
 // use its resources yet, but pods that do not outrank them must leave enough for them.
 //
 // Invariant: byPod and byNode hold the same pods, each once and under its own names; no
-// list is empty. A pod on a node is not among them. byNode also has the pods of holds.
+// list is empty. A pod on a node is not among them. byNode also has the members of pod
+// groups for which room is held (holds).
 type nominations struct {
 	// holds has the room held for pod groups, see HoldRoom.
 	holds map[model.RootKey]*roomHold

@@ -33,9 +33,9 @@ type indexed struct {
 	version uint64
 	reads   model.Aspect
 	used    uint64 // the engine's clock when it was last used
-	// firsts counts pods with new requests while the index was missing, served the
-	// decisions by the index. price is the number of firsts after which it is built; 0
-	// stands for leastFirsts.
+	// firsts counts the pods with new requests that came while the index was missing, and
+	// served the decisions that used it. price is the number of firsts after which the
+	// index is built; 0 stands for leastFirsts.
 	firsts, served, price int
 }
 

@@ -23,9 +23,9 @@ type ranking struct {
 	version uint64
 	reads   model.Aspect
 	used    uint64 // the engine's clock when it was last used
-	// scans counts scans while the table was missing, served the decisions by the table.
-	// price is the number of scans that a table must save; 0 stands for leastPrice, or
-	// less after tables that paid off.
+	// scans counts the scans while the table was missing, and served the decisions that
+	// used the table. price is the number of scans that a table must save to be built; 0
+	// stands for leastPrice, or less after tables that paid off.
 	scans, served, price int
 	// credit counts the scans saved by the table, less the cost of following the journal.
 	// It is at most maxPrice.

@@ -48,9 +48,9 @@ type attempt struct {
 	maxKept int
 	// left is the rest of maxKept, for an attempt that cannot go on in a later round.
 	left int
-	// shortBefore means that the domain placement before the present one had no room.
-	// sameKind are the members grouped by equal decisions, empty if they are of too many
-	// kinds.
+	// shortBefore means that the domain placement before the present one had no room for
+	// the group. sameKind are the members by kind: those of one kind have equal
+	// decisions. It is empty if they are of too many kinds.
 	shortBefore bool
 	sameKind    []sort
 	// shows, unless nil, is called before the decision about each tried member.

@@ -264,8 +264,8 @@ func (w *whatIf) collect() error {
 }
 
 // fitBeside reports whether all members still pass on their nodes after the pods of a
-// unit have returned. It checks only the members on the same nodes, unless filters of
-// other members count these pods, or these pods repel other members.
+// unit have returned to theirs. It checks only the members on the same nodes, unless
+// filters of other members count these pods, or these pods repel other members.
 func (w *whatIf) fitBeside(u *unit) (bool, error) {
 	if w.concernsAll(u) {
 		return w.passInTurn(w.placed)

@@ -249,10 +249,10 @@ func (a *attempt) trialOn(i int, placement *plugin.DomainPlacement, only bool) (
 	return t, nil
 }
 
-// isForeseen reports whether sums show that too few members find a node in a domain
-// placement. Sums suffice behind the first placement, because the message of a
-// rejection has no details of later ones. Sums are skipped if the placement before had
-// room.
+// isForeseen reports whether sums of free resources show that too few members find a node
+// in a domain placement. Then the members need not be tried. The first placement is
+// always tried, because the message of a rejection has its details. Sums are computed
+// only behind a placement without room, since they cost time too.
 func (a *attempt) isForeseen(nodes *state.Restriction) bool {
 	if !a.shortBefore {
 		return false

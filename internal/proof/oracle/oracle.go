@@ -207,10 +207,10 @@ func Judge(c Cluster, p *v1.Pod, profile Profile) Judgment {
 	return a
 }
 
-// checks runs the PreFilters and returns a function for the rejections of a node. These
-// are the rejection of the whole pod or the rejection by narrowing. Otherwise these are
-// the rejections by filters together with the pods nominated to the node, or if none
-// reject it so, without them.
+// checks runs the PreFilters and returns a function for the rejections of a node: by a
+// PreFilter that rejects the pod, by PreFilters that leave the node out, or by filters.
+// Filters run with the pods nominated to the node, and then, if none rejects it, without
+// them.
 //
 // The pod's own nominated node is checked before the narrowing: it gets its own
 // rejections whatever the PreFilters allow. The message for nodes outside the set names

@@ -43,9 +43,9 @@ type Facts struct {
 	View state.View
 	// PotentialNodes is the number of potential nodes.
 	PotentialNodes int
-	// Rejection identifies the cached rejection of this turn, or is 0 without one. While
-	// the number is the same, a node remains potential, or not, until the journal names
-	// its slot with an aspect in Reads.
+	// Rejection identifies the cached rejection of this turn, or is 0 without one.
+	// Between two turns with the same number, a node starts or stops being potential only
+	// if the journal names its slot with an aspect in Reads.
 	Rejection uint64
 	Reads     model.Aspect
 	// Salt decides, with the place of each node, between equally good nodes.

@@ -35,13 +35,14 @@ func balance(a, b float64) int32 { return int32(float64(1-math.Abs(a-b)/2) * 100
 // slack is more than the rounding errors of a bound, in percent.
 const slack = 1e-5
 
-// BoundAmounts bounds the difference of the balance in two ways, and returns the smaller
-// one. The difference of the fractions is x before and x + d after, with x the skew of a
-// node and d the shares that the pod adds.
+// BoundAmounts returns an upper bound of the score on the nodes of a box. The score grows
+// with the difference between the balance after and the balance before, which is bounded
+// in two ways; the smaller bound counts. The difference of the fractions is x before and
+// x + d after, with x the skew of a node and d the shares that the pod adds.
 //
 // First, the balance after is highest for the x + d nearest to 0, and the balance before
-// is lowest for the x farthest from 0. Second, |x| - |x+d| is monotone in x,
-// so it is largest at an end of the box.
+// is lowest for the x farthest from 0. Second, |x| - |x+d| is monotone in x, so it is
+// largest at an end of the box.
 func (s *scorer) BoundAmounts(box *plugin.AmountBox) int32 {
 	c, m := float64(s.parts[0].asked), float64(s.parts[1].asked)
 	low := c/box.Most.CPUMilli - m/box.Least.MemoryBytes

@@ -98,9 +98,10 @@ func (m *weightedMean) value() int32 {
 // slack is more than the rounding errors of a bound, in percent.
 const slack = 1e-5
 
-// BoundAmounts returns the mean of the largest free shares. Nodes that are used alike
-// have more free cpu the less memory they have free, so half of the largest sum bounds
-// better. A sum does not apply where a free share may be below the request: the share
+// BoundAmounts returns an upper bound of the score on the nodes of a box: the mean of the
+// largest free shares of cpu and memory. Nodes that are used alike have more free cpu the
+// less memory they have free, so half of the largest sum of both shares is a better
+// bound. The sum does not apply where a free share may be below the request: the share
 // counts as 0 there.
 func (s *leastAllocated) BoundAmounts(box *plugin.AmountBox) int32 {
 	c, m := float64(s.two.cpuMilli), float64(s.two.memoryBytes)
