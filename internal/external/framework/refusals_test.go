@@ -10,9 +10,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/external/framework"
 )
 
-// refusals are tests of how unsupported methods of the Handle fail; docs/plugins.md lists
-// these methods. Methods that return nil in kube-scheduler with default feature gates
-// return nil, because plugins check for nil.
+// refusals are tests of how unsupported methods of the Handle fail; docs/plugin-api.md
+// lists these methods. Methods that return nil in kube-scheduler with default feature
+// gates return nil, because plugins check for nil.
 var refusals = map[string]func(t *testing.T){
 	"PodGroupManager": func(t *testing.T) {
 		refuses(t, "PodGroupManager().BuildHierarchySnapshotFromPod", func(h fwk.Handle, _ fwk.CycleState, pod *v1.Pod) error {
