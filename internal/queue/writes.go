@@ -3,9 +3,9 @@ package queue
 import "time"
 
 // A decision may give back a claim that other waiting pods use, too. Until the write has
-// ended a PreEnqueue plugin holds these pods, without an attempt. Pods that become ready
-// meanwhile pass PreEnqueue anyway; pods that are ready already are checked when their
-// turn comes.
+// ended, a PreEnqueue plugin holds these pods, without an attempt. Pods that become ready
+// meanwhile are checked by PreEnqueue anyway; pods that are ready already are checked
+// when their turn comes.
 
 // holdBack sets aside a pod whose turn it is, or the members of a group, that await a
 // write in flight. It reports whether it did.

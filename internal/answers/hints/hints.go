@@ -113,9 +113,9 @@ type entry struct {
 	// waits is set while the entry is in waiting. search is nil until the search begins.
 	waits  bool
 	search *advice.Search
-	// searched is the end of the last search; zero before the first. text is its result,
-	// empty if no change helps. with is the changed pod and node its feasible node, as
-	// verified at tried.
+	// searched is the end of the last search; zero before the first. text is the
+	// suggestion that it found, empty if no change helps. At the time tried, the changed
+	// pod, with, was verified to be feasible on node.
 	searched time.Time
 	text     string
 	with     *model.Pod

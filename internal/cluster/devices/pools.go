@@ -25,9 +25,9 @@ import (
 // pool is the slices of a driver's pool, of all generations.
 type pool struct {
 	id PoolID
-	// Invariant: published are the slices by name. now has them in the form that offer
-	// makes for the allocator. For pools with equal now.What and inUse, the allocator
-	// takes devices at the same positions.
+	// Invariant: published are the slices by name, and now has them in the form that
+	// offer makes for the allocator. For two pools with equal now.What and inUse, the
+	// allocator takes devices at the same positions.
 	published []*model.ResourceSlice
 	now       *model.DevicePool
 	// local is the node that the pool is local to, nil if it is wide.

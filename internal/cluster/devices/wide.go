@@ -386,9 +386,9 @@ func (s selects) compile() (c chosen) {
 	return c
 }
 
-// append appends the positions of the selections that select a node. Invalid selections
-// are appended for every node, with another mark, because they fail the search on each
-// node.
+// append appends a text of the selections that select a node: their positions. Nodes with
+// equal texts can use the same devices. Invalid selections are appended for every node,
+// with another mark, because they fail the search on each node.
 func (s *selections) append(to []byte, node *v1.Node) []byte {
 	if at, ok := s.byName[node.Name]; ok {
 		to = strconv.AppendInt(append(to, '.'), int64(at), 10)

@@ -32,9 +32,9 @@ type claim struct {
 	// Invariant: nominated counts the references of nominated pods by the nodes that they
 	// are nominated to, sorted by name. No count is 0.
 	nominated []nominatedTo
-	// Invariant: while the claim is in use, is is its identity. The volume that it names
-	// lists it at atVolume. Its class lists it at atClass if the identity depends on the
-	// class. Otherwise all of these are zero.
+	// Invariant: while pods use the claim, is has its identity, and the volume that it
+	// names lists it at atVolume. If the identity depends on the class, the class lists
+	// it at atClass. Everything that does not apply is zero.
 	is       identity
 	volume   *volume
 	atVolume int

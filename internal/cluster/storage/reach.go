@@ -54,9 +54,9 @@ type reaches struct {
 	byText map[model.Need]*reach
 	// Invariant: idle are the unused reaches, at most maxIdle, the longest unused first.
 	idle []*reach
-	// Invariant: byKey has exactly the label keys whose values some reach demands. Each
-	// reach is listed once under each of its filed labels, or in general if it has none,
-	// and nowhere else.
+	// Invariant: byKey has exactly the label keys whose values some reach demands of its
+	// nodes. Each reach is listed once under each of its filed labels, of which every
+	// node of the reach has one; in general if it has none; and nowhere else.
 	byKey   map[string]*filedReaches
 	general []*reach
 	// Invariant: mentions counts, by label, the reaches whose selector reads it.

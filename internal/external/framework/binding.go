@@ -22,8 +22,8 @@ type preBind struct {
 	external
 	plugin fwk.PreBindPlugin
 	// with are this plugin and the out-of-tree plugins that follow it directly, without a
-	// built-in one between them. One call runs them all, so with is nil for the
-	// followers.
+	// built-in plugin in between. One call runs them all, so with is nil for the plugins
+	// behind the first.
 	with []*preBind
 }
 

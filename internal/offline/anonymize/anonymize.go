@@ -230,9 +230,10 @@ var keyedMaps = []string{
 	"volumeAttributes", "mountOptions",
 }
 
-// vocabulary are the fields of the API whose texts are no names of the user: enumerations
-// and versions. Scheduler names must match a configuration. The conditions that bind a
-// device are types of conditions.
+// vocabulary are the fields of the API whose texts do not come from the user and stay as
+// they are: enumerations and versions. Scheduler names stay, since they must match a
+// configuration, and so do the binding conditions of devices, which are types of
+// conditions.
 var vocabulary = []string{
 	"apiVersion", "kind", "apiGroup", "phase", "type", "status", "reason", "operator", "effect", "whenUnsatisfiable",
 	"nodeAffinityPolicy", "nodeTaintsPolicy",

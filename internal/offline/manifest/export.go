@@ -11,15 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// An export is one object with a cluster in arrays by resource. The elements of the
-// arrays have no kind:
+// An export is one object that holds a cluster in arrays, one for each resource, as two
+// programs write it in JSON. The elements of the arrays have no kind:
 //
 //   - kube-scheduler-simulator: pods, nodes, pvs, pvcs, storageClasses, priorityClasses,
 //     namespaces (ResourcesForSnap in its package simulator/snapshot)
 //   - KAI Scheduler: the same under rawObjects, with long names (RawKubernetesObjects in
 //     its package pkg/scheduler/plugins/snapshot)
-//
-// Both write JSON.
 
 // export reports whether h is the head of an export.
 func (h head) export() bool {
