@@ -128,8 +128,8 @@ func TestDrainHasAnEnd(t *testing.T) {
 	}
 }
 
-// A replica ends soon after a signal, although the API server refuses connections: it does
-// not wait for the next tries of its watches, which are up to a minute apart.
+// A replica ends soon after a signal, although the API server refuses connections: it
+// does not wait for the next tries of its watches, which are up to a minute apart.
 func TestEndsWithoutAPIServer(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s, access := newBubble(t)

@@ -176,9 +176,9 @@ func (w *Watch) Start(ctx context.Context) {
 	}
 }
 
-// maxStop bounds the wait for the end of watches. While the API server refuses connections,
-// a reflector of client-go v0.37 sleeps between two tries without looking at its context,
-// for up to a minute: longer than the kubelet leaves a pod to end.
+// maxStop bounds the wait for the end of watches. While the API server refuses
+// connections, a reflector of client-go v0.37 sleeps between two tries without looking at
+// its context, for up to a minute: longer than the kubelet leaves a pod to end.
 const maxStop = time.Second
 
 // Stop waits until the watches have ended, or for maxStop. Their context must have ended
