@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .PHONY: help build try demo test lanes nightly nightly-parts mutate mutate-changed unit e2e beside monitoring simulate-faults random-tests soak bench bench-once fuzz compare parity parity138-rules lint prose-update lint-product lint-large clean \
-	examples examples-demo plugged gang-bench reports image push release release-test charts charts-test kubectl-size shadow-demo
+	examples examples-demo plugged gang-bench neighbours reports image push release release-test charts charts-test kubectl-size shadow-demo
 
 BIN := bin
 GO  ?= go
@@ -30,7 +30,7 @@ CLUSTER_VERSION = $(shell awk '$$1 == "k8s.io/kubernetes" { print $$2 }' devclus
 BUILD := $(GO) build -buildvcs=auto -ldflags='$(LDFLAGS)'
 # The modules of this repository; the second line are those that import whole programs: Prometheus, Helm, Kubernetes. parity/moved is built with a module file that it writes, and linted with
 # an overlay, see below.
-MODULES       := . tools/release tools/prose tools/times tools/numbers examples/sample-plugin examples/gang-plugin
+MODULES       := . tools/release tools/prose tools/times tools/numbers examples/sample-plugin examples/gang-plugin neighbours
 LARGE_MODULES := deploy/monitoring deploy/helm/test devcluster devcluster/provisioner devcluster/driver parity framework/compat
 
 help: ## list the targets
@@ -232,6 +232,13 @@ beside: $(BIN)/berth $(BIN)/devcluster $(BIN)/kube-scheduler $(BIN)/moved-kube-s
 gang-bench: $(BIN)/devcluster $(BIN)/moved-kube-scheduler $(BIN)/moved-berth ## seconds until a gang of 64 by Coscheduling is bound among 1,000 other pods, under kube-scheduler and Berth in turn; COUNT=5
 	cd parity && BERTH_E2E_BIN=$(abspath $(BIN)) $(GO) test ./plugged -run '^$$' -bench Gang -benchtime $(or $(COUNT),5)x -timeout 30m
 
+# Each has the libraries of this repository, so that little but its own code is compiled.
+NEIGHBOURS := descheduler kueue karpenter
+NEIGHBOUR  ?= $(NEIGHBOURS)
+
+neighbours: $(BIN)/berth $(BIN)/devcluster $(BIN)/kube-scheduler $(NEIGHBOUR:%=$(BIN)/%) ## programs that work beside a scheduler, with kube-scheduler and with Berth: the same end states; NEIGHBOUR=descheduler for one
+	cd neighbours && BERTH_E2E_BIN=$(abspath $(BIN)) $(GO) test -count=1 -v -timeout 60m -run '^TestNeighbours$$/^('"$$(echo $(NEIGHBOUR) | tr ' ' '|')"')$$' .
+
 monitoring: ## dashboards and rules for Prometheus: every expression against what a scheduler serves
 	cd deploy/monitoring && $(NICE) $(GO) test -timeout 10m ./...
 
@@ -285,6 +292,19 @@ $(BIN)/moved-kube-scheduler: $(shell find parity/plugged parity/moved -name '*.g
 
 $(BIN)/moved-berth: $(shell find app framework internal parity/plugged parity/moved -name '*.go' 2>/dev/null) go.mod go.sum framework/compat/go.mod parity/moved/go.mod parity/moved/go.sum | $(BIN)/moved-kube-scheduler # not at once: both write the copy
 	cd parity/moved && $(MOVED) $(abspath $@) ./berth
+
+$(BIN)/descheduler: neighbours/descheduler/go.mod neighbours/descheduler/go.sum
+	cd neighbours/descheduler && $(GO) build -ldflags='-s -w' -o $(abspath $@) sigs.k8s.io/descheduler/cmd/descheduler
+
+# Kueue imports an API whose generated schema has a type that Kubernetes 1.37 has not, and an alpha feature that compiles in another kube-scheduler. Neither is used.
+$(BIN)/kueue: neighbours/copy.sh neighbours/kueue/go.mod neighbours/kueue/go.sum
+	GO='$(GO)' neighbours/copy.sh kueue github.com/kubeflow/trainer/v2 $(abspath $(BIN))/neighbours/trainer pkg/apis/trainer/v1alpha1/zz_generated.openapi.go
+	cd neighbours/kueue && $(GO) build -tags=exclude_scheduler_library -ldflags='-s -w' -o $(abspath $@) sigs.k8s.io/kueue/cmd/kueue
+
+# Karpenter's go.mod asks for a newer patch release of Go, which would compile everything again.
+$(BIN)/karpenter: neighbours/copy.sh neighbours/karpenter/go.mod neighbours/karpenter/go.sum
+	GO='$(GO)' neighbours/copy.sh karpenter sigs.k8s.io/karpenter $(abspath $(BIN))/neighbours/karpenter
+	cd neighbours/karpenter && $(GO) build -ldflags='-s -w' -o $(abspath $@) sigs.k8s.io/karpenter/kwok
 
 $(BIN)/parity138: $(shell find parity -name '*.go' 2>/dev/null) parity/go.mod parity/release138/go.mod parity/release138/go.sum
 	@mkdir -p $(BIN)

@@ -106,7 +106,7 @@ func files(t *testing.T) map[string][]*ast.File {
 		if err != nil {
 			return err
 		}
-		if entry.IsDir() && slices.Contains([]string{"compat", "devcluster", "parity", "tools", "sample-plugin", "gang-plugin", "testdata", ".git", ".cache", "bin"}, entry.Name()) {
+		if entry.IsDir() && slices.Contains([]string{"compat", "devcluster", "neighbours", "parity", "tools", "sample-plugin", "gang-plugin", "testdata", ".git", ".cache", "bin"}, entry.Name()) {
 			return fs.SkipDir
 		}
 		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {

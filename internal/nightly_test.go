@@ -39,6 +39,7 @@ func TestNightlyRunsEverything(t *testing.T) {
 	for _, whole := range []string{
 		"lint-large LINTERS=", "reports", "soak", "parity PARITY_FLAGS=-shapes sequences",
 		"parity KUBERNETES=1.38 PARITY_FLAGS=-shapes sequences -sequence-seeds 1", "parity138-rules",
+		"neighbours NEIGHBOUR=descheduler", "neighbours NEIGHBOUR=kueue", "neighbours NEIGHBOUR=karpenter",
 		"kubectl-size", "shadow-demo", "gang-bench", "compare QUICK=1",
 	} {
 		if !slices.Contains(calls, whole) {

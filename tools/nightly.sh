@@ -16,6 +16,7 @@ faults   10  seeds 1..500 of the fault simulations (make test: 1..6)
 random   6   300 seeds of each test with random clusters (make test: 20 or 40)
 parity   4   seeds 1..100 and two of each sequence beside kube-scheduler (make test: 1..20 and one)
 parity138 2  seeds 1..50 and one of each sequence beside kube-scheduler 1.38 (make test: none)
+neighbours 3 descheduler, Kueue and Karpenter beside both schedulers (make test: none)
 reports  1   reports of operators on both schedulers (make test: Berth alone)
 fuzz     200 30 million inputs for each fuzz target (make test: 200,000)
 soak     1   a simulated month (make test: a few days)
@@ -57,12 +58,18 @@ slice() { # PART K N
 			target parity KUBERNETES=1.38 "PARITY_FLAGS=-shapes shapes -seeds $(of "$k" $((n - 1)) 50)"
 		fi
 		;;
+	neighbours) target neighbours "NEIGHBOUR=$(neighbour "$k")" ;;
 	reports | soak) target "$1" ;;
 	fuzz) fuzz "$k" "$n" ;;
 	mutants) target mutate "SLICE=$k/$n" ;;
 	bench) target bench "SLICE=$k/$n" ;;
 	compare) compare "$k" "$n" ;;
 	esac
+}
+
+neighbour() { # K
+	local names=(descheduler kueue karpenter)
+	echo "${names[$1 - 1]}"
 }
 
 targets=() # of fuzzing
