@@ -10,7 +10,7 @@ shift 3
 cd "$(dirname "$0")/$neighbour"
 version=$(sed -n "s,^\(require \)\?\t\?$module \(v[^ ]*\).*,\2,p" go.mod)
 # The release of Go that parity/release138 needs reads modules that ask for a newer patch.
-original=$(cd "$(mktemp -d)" && GOTOOLCHAIN=go1.27.3 "${GO:-go}" mod download -json "$module@$version" |
+original=$(cd / && GOTOOLCHAIN=go1.27.3 "${GO:-go}" mod download -json "$module@$version" |
 	sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
 rm -rf "$folder"
 mkdir -p "$(dirname "$folder")"
