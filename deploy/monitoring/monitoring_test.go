@@ -121,6 +121,7 @@ func TestExpressions(t *testing.T) {
 	listed := listedSeries(t)
 	maps.Copy(listed, shadowSeries(t))
 	everySeriesHasAPanel(t, listed)
+	failuresHaveAlerts(t, listed)
 	families := served(t)
 	for name, family := range listed { // without a member, or with a gate that is off
 		if families[name] == nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/serve/metrics"
 )
 
-var write = flag.Bool("write", false, "write "+seriesDashboard)
+var write = flag.Bool("write", false, "write the generated files")
 
 // seriesDashboard has a panel for each series that no other dashboard shows. It is
 // generated, so that none is left out.
