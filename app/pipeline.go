@@ -111,6 +111,7 @@ func (s *setup) newEngine(pulse *loop.Pulse) (*engine.Engine, error) {
 			s.seen.metrics.Loop.Enter(phase)
 			pulse.Enter(phase)
 		},
+		Timing: s.seen.metrics.Loop.Timing(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("build the engine: %w", err)

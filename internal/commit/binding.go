@@ -64,6 +64,11 @@ type progress struct {
 	// wait.
 	awaits time.Time
 	waits  []WaitEnd // completed waits of the phase
+	// plugin is the built-in plugin of the current step at PreBind, since then; "" if the
+	// step belongs to no such plugin. plugins are those before it.
+	plugin  string
+	since   time.Time
+	plugins []PluginEnd
 	// late is until when a try of a learned write, or of a write that undoes it, may
 	// still be stored.
 	late time.Time
@@ -136,6 +141,7 @@ func (o *Outbox) advance(now time.Time, b *binding) {
 			return
 		}
 		o.enter(now, b, phaseOf(step.Stage))
+		b.turnTo(now, step)
 		switch {
 		case b.steps.written:
 		case step.Write != nil:

@@ -271,6 +271,16 @@ type StageEnd struct {
 	Rejected bool
 	// Waits are the completed waits at PreBind.
 	Waits []WaitEnd
+	// Plugins are the built-in plugins with steps at PreBind.
+	Plugins []PluginEnd
+}
+
+// PluginEnd is the end of a plugin's steps, with its writes and waits. Err is the failure
+// of the binding meanwhile, nil if the steps succeeded.
+type PluginEnd struct {
+	Plugin string
+	Took   time.Duration
+	Err    error
 }
 
 // WaitEnd is the end of a wait. Err is the failure of the binding during the wait, nil if

@@ -114,9 +114,31 @@ func (o *Outbox) enter(now time.Time, b *binding, to phase) {
 // endStage records that the binding leaves its phase.
 func (o *Outbox) endStage(now time.Time, b *binding, f failure) {
 	if stage, ok := b.stageOf(); ok {
+		b.endPlugin(now, f.err)
 		o.ended.Stages = append(o.ended.Stages, StageEnd{
-			Pod: b.placement.Pod, Stage: stage, Took: now.Sub(b.steps.entered), Err: f.err, Rejected: f.rejected, Waits: b.steps.waits,
+			Pod: b.placement.Pod, Stage: stage, Took: now.Sub(b.steps.entered), Err: f.err, Rejected: f.rejected, Waits: b.steps.waits, Plugins: b.steps.plugins,
 		})
-		b.steps.waits = nil
+		b.steps.waits, b.steps.plugins = nil, nil
+	}
+}
+
+// turnTo records that a step begins, which may be the first of its plugin. The calls of
+// out-of-tree plugins are measured where they run.
+func (b *binding) turnTo(now time.Time, step *plan.Step) {
+	name := step.Plugin
+	if b.phase != preBinds || step.Call != nil {
+		name = ""
+	}
+	if name != b.steps.plugin {
+		b.endPlugin(now, nil)
+		b.steps.plugin, b.steps.since = name, now
+	}
+}
+
+// endPlugin records that the steps of the present plugin at PreBind have ended.
+func (b *binding) endPlugin(now time.Time, err error) {
+	if b.steps.plugin != "" {
+		b.steps.plugins = append(b.steps.plugins, PluginEnd{b.steps.plugin, now.Sub(b.steps.since), err})
+		b.steps.plugin = ""
 	}
 }

@@ -189,6 +189,54 @@ func TestEndsOfWaitsAreNoted(t *testing.T) {
 	}
 }
 
+// TestPluginsAtPreBind expects the time of each plugin at PreBind, from its first step to
+// the next plugin's, with the failure of the last. A plugin with a call measures itself.
+func TestPluginsAtPreBind(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		ends func(b *bench)
+		want string
+	}{
+		{"all succeed", func(b *bench) {
+			b.now = b.now.Add(2 * time.Second)
+			b.done(b.takeWrite(commit.WriteStep, "a"), nil)
+			b.now = b.now.Add(time.Second)
+			b.Allow(b.now, uid, "a")
+			b.now = b.now.Add(4 * time.Second)
+			b.done(b.takeWrite(commit.WriteStep, "b"), nil)
+		}, "a 3s <nil>, b 4s <nil>"},
+		{"the first fails", func(b *bench) {
+			b.now = b.now.Add(time.Second)
+			b.done(b.takeWrite(commit.WriteStep, "a"), errNo)
+		}, `a 1s running PreBind plugin "a": ` + errNo.Error()},
+		{"the second fails", func(b *bench) {
+			b.done(b.takeWrite(commit.WriteStep, "a"), nil)
+			b.Allow(b.now, uid, "a")
+			b.now = b.now.Add(time.Second)
+			b.done(b.takeWrite(commit.WriteStep, "b"), errNo)
+		}, `a 0s <nil>, b 1s running PreBind plugin "b": ` + errNo.Error()},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			b := newBench(t, 10)
+			b.start(stepped("p", "Permit/gang 5s", "PreBind/a w", "PreBind/a 10s", "PreBind/b w"))
+			b.now = b.now.Add(time.Second)
+			b.Allow(b.now, uid, "gang")
+			row.ends(b)
+			var got []string
+			for _, s := range b.Take().Stages {
+				for _, p := range s.Plugins {
+					if got = append(got, fmt.Sprint(p.Plugin, " ", p.Took, " ", p.Err)); s.Stage != plan.PreBind {
+						t.Errorf("plugin %s at %s", p.Plugin, s.Stage)
+					}
+				}
+			}
+			if got := strings.Join(got, ", "); got != row.want {
+				t.Errorf("timed %s\nwant  %s", got, row.want)
+			}
+		})
+	}
+}
+
 // TestFailedStepIsUndoneBackwards fails a binding at each point: steps that may have been
 // stored are undone in reverse order, and then the loop gets the result.
 func TestFailedStepIsUndoneBackwards(t *testing.T) {

@@ -143,6 +143,8 @@ type PreFilter struct {
 	// Bars returns why the pod can never be bound, or "": it needs a feature that Berth
 	// lacks. Only the stand-in of a missing plugin sets it.
 	Bars func(pod *model.Pod, classes model.ClassResolver) string
+	// Measured means that the plugin's calls are measured elsewhere: it is out-of-tree.
+	Measured bool
 }
 
 // PreFilterResult is the result of a PreFilter plugin. The zero value restricts nothing.
@@ -238,6 +240,8 @@ type PostFilter struct {
 	Group *GroupPreemption
 	// Freeing is set if the plugin releases objects for pod groups.
 	Freeing *GroupFreeing
+	// Measured means that the plugin's calls are measured elsewhere: it is out-of-tree.
+	Measured bool
 }
 
 // GroupPreemption are the settings of the PostFilter plugin that evicts pods for pod
@@ -408,6 +412,8 @@ type Reserve struct {
 	// Holds returns the holds of a pod placed on the node, which last until the pod is
 	// forgotten. An error sends the pod back to the queue.
 	Holds func(v state.View, pod *model.Pod, slot int32) ([]plan.Hold, error)
+	// Measured means that the plugin's calls are measured elsewhere: it is out-of-tree.
+	Measured bool
 }
 
 // Steps returns the steps that a plugin adds to the binding of a placement, in order. An

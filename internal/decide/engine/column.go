@@ -472,7 +472,13 @@ func (e *Engine) filterColumn(c *cycle, i int) *filterColumn {
 	if f == nil {
 		return nil
 	}
-	return e.filterColumnOf(c, i, need, f.FilterReads()|model.Presence, func() *plugin.Verdicts { return c.here.verdicts[i] })
+	asked := e.work.Asked
+	e.begin()
+	column := e.filterColumnOf(c, i, need, f.FilterReads()|model.Presence, func() *plugin.Verdicts { return c.here.verdicts[i] })
+	if e.work.Asked > asked {
+		e.endAt(filterPoint, c.profile, i, Success)
+	}
+	return column
 }
 
 // filterColumnOf returns the up-to-date column of a filter for a need, which it compiles
@@ -523,10 +529,16 @@ func (e *Engine) verdictsOf(c *cycle, i int) *plugin.Verdicts {
 	if column := e.columns.filters.of(c.profile.ids[i], need); column != nil {
 		return column.verdicts
 	}
+	var own plugin.FilterNeed
+	e.begin()
 	if f, ok := c.profile.Filters[i].(plugin.NodeFilter); ok && (len(c.own) == 0 || c.own[i] == nil) {
-		return c.profile.Profile.FilterNeed(i, f, c.pod).Compile()
+		own = c.profile.Profile.FilterNeed(i, f, c.pod)
+	} else {
+		own = c.own[i]
 	}
-	return c.own[i].Compile()
+	verdicts := own.Compile()
+	e.endAt(filterPoint, c.profile, i, Success)
+	return verdicts
 }
 
 // countingOf returns the compiled need of a CountFilter.
@@ -543,15 +555,19 @@ func (e *Engine) countingOf(c *cycle, i int, f plugin.CountFilter) plugin.Counti
 
 // scoreNeed returns the need of a Score plugin for the cycle's pod, zero if the plugin
 // skips the pod. own is the uncompiled need of NeedIn or Varying.
-func (c *cycle) scoreNeed(i int) (need model.Need, own plugin.ScoreNeed, err error) {
+func (e *Engine) scoreNeed(c *cycle, i int) (need model.Need, own plugin.ScoreNeed, err error) {
 	switch p := c.profile.scorers[i].column; {
 	case p.NeedIn != nil:
-		if own, err = p.NeedIn(c.view, c.pod); err != nil {
+		e.begin()
+		own, err = p.NeedIn(c.view, c.pod)
+		if e.end(preScorePoint, p.Name, statusOf(own == nil, "", err)); err != nil {
 			return need, nil, errPreScore(p.Name, err)
 		}
 		return plugin.NeedOf(own), own, nil
 	case p.Varying != nil:
+		e.begin()
 		if own, varies := p.Varying(c.view, c.pod); varies {
+			e.end(preScorePoint, p.Name, Success)
 			return plugin.NeedOf(own), own, nil
 		}
 	}
@@ -562,18 +578,19 @@ func (c *cycle) scoreNeed(i int) (need model.Need, own plugin.ScoreNeed, err err
 // if the plugin skips the pod.
 func (e *Engine) scoreColumn(c *cycle, i int, p *plugin.Score) (*scoreColumn, error) {
 	at := len(c.profile.Filters) + i
-	need, own, err := c.scoreNeed(i)
+	need, own, err := e.scoreNeed(c, i)
 	if need.IsZero() || err != nil {
 		return nil, err
 	}
 	id := c.profile.ids[at]
 	column := e.columns.scores.of(id, need)
 	if column == nil || column.isWorn(c.view) {
+		e.begin()
 		if own == nil {
 			own = c.profile.Profile.ScoreNeed(i, c.pod)
 		}
 		scores, err := own.Compile()
-		if err != nil {
+		if e.end(scorePoint, p.Name, failedIf(err)); err != nil {
 			return nil, errPreScore(p.Name, err)
 		}
 		e.columns.makeRoom(c.view.State().Slots(), e.columns.clock)
@@ -591,7 +608,11 @@ func (e *Engine) scoreColumn(c *cycle, i int, p *plugin.Score) (*scoreColumn, er
 		e.work.Found++
 	}
 	column.used = e.columns.clock
-	e.askedFor(need, c.profile.first+int32(at), column.sync(c.view.State()))
+	e.begin()
+	asked := column.sync(c.view.State())
+	if e.askedFor(need, c.profile.first+int32(at), asked); asked > 0 {
+		e.end(scorePoint, p.Name, Success)
+	}
 	return column, nil
 }
 
@@ -605,8 +626,9 @@ func (e *Engine) setOf(c *cycle, i int, p *plugin.Score) (*set, error) {
 	}
 	have := e.columns.sets.of(id, need)
 	if have == nil {
+		e.begin()
 		scores, err := c.profile.SetNeed(i, c.pod).Compile()
-		if err != nil {
+		if e.end(scorePoint, p.Name, failedIf(err)); err != nil {
 			return nil, errPreScore(p.Name, err)
 		}
 		have = &set{SetScores: scores, bytes: e.columns.makeRoomForCompiled(need)}

@@ -59,7 +59,11 @@ func (e *Engine) completeFilter(c *cycle, i int, column *filterColumn, slots []i
 		}
 		return err != nil
 	}
+	e.begin()
 	asked, finished := column.complete(c.view.State(), slots, fails)
+	if asked > 0 {
+		e.endAt(filterPoint, c.profile, i, failedIf(err))
+	}
 	if e.asked(c.profile.first+int32(i), asked); !finished {
 		return e.unfinishedBy(plan.FilterPoint, c.profile.nameOf(i))
 	}
@@ -71,7 +75,11 @@ func (e *Engine) completeScore(c *cycle, i int, column *scoreColumn, slots []int
 	if !column.costly {
 		return nil
 	}
+	e.begin()
 	asked, finished := column.complete(c.view.State(), slots, nil)
+	if asked > 0 {
+		e.end(scorePoint, c.profile.Scores[i].Name, Success)
+	}
 	if e.asked(c.profile.first+int32(len(c.profile.Filters)+i), asked); !finished {
 		return e.unfinishedBy("Score", c.profile.Scores[i].Name)
 	}

@@ -46,14 +46,16 @@ func (e *Engine) scanAmounts(c *cycle, s *sight, a *amountNeeds) (best choice, o
 		return best, false
 	}
 	e.countReads(c, len(slots))
-	slots = keepCounted(c, 0, len(c.counting), slots)
+	slots = e.keepCounted(c, 0, len(c.counting), slots)
 	e.byPlugin[int(c.profile.first)+a.filter] += int64(len(slots))
 	e.meter.Spend(price.Nodes, amountUnits*int64(len(slots)))
+	e.begin()
 	slots = a.query.Demand.Keep(slots, c.view.State().NodeAmounts())
 	if a.scalars {
 		e.meter.Spend(price.Nodes, askedUnits*int64(len(slots)))
 		slots = keepPassing(c, a.filter, slots)
 	}
+	e.endAt(filterPoint, c.profile, a.filter, Success)
 	if e.scratch.slots = slots; len(slots) == 0 {
 		return best, true
 	}

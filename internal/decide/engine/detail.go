@@ -118,7 +118,7 @@ func (e *Engine) FitsOn(v state.View, pod *model.Pod, preferred string) (node st
 		}
 	}
 	placement := plan.Placement{Pod: pod, NodeName: v.Node(slot).Name()}
-	if p.reserve(v, &placement, slot) != nil { // Decide would be refused there
+	if e.reserveIn(p, v, &placement, slot) != nil { // Decide would be refused there
 		return "", false
 	}
 	return placement.NodeName, true

@@ -38,6 +38,8 @@ type Config struct {
 	// clock, so the function can measure how long each phase takes. It must not use the
 	// engine.
 	OnPhase func(Phase)
+	// Timing, unless nil, measures the plugins of some decisions.
+	Timing Timing
 }
 
 // DefaultGroupRetries is enough for sixteen passes over a group of 32.
@@ -65,6 +67,9 @@ type Engine struct {
 	work    Counters
 	meter   *price.Meter // of the state that was read last
 	onPhase func(Phase)
+	// timing measures plugins while sampled is set, which is during a decision.
+	timing  Timing
+	sampled bool
 	// victims is the memory of searches for victims across turns.
 	victims preempt.Memory
 	// byPlugin counts the nodes that each plugin was called for. The index is the
@@ -180,7 +185,7 @@ type profile struct {
 
 // New builds an engine. Two profiles with the same name are an error.
 func New(config Config) (*Engine, error) {
-	e := &Engine{profiles: map[string]*profile{}, seed: config.Seed, retries: config.GroupRetries, onPhase: config.OnPhase, audits: config.Audit}
+	e := &Engine{profiles: map[string]*profile{}, seed: config.Seed, retries: config.GroupRetries, onPhase: config.OnPhase, timing: config.Timing, audits: config.Audit}
 	e.columns = newColumns(cmp.Or(config.ColumnBytes, DefaultColumnBytes))
 	e.rankings = rankings{byKey: map[rankKey]*ranking{}, maxBytes: cmp.Or(config.RankingBytes, DefaultRankingBytes)}
 	e.indices = indices{byKey: map[rankKey]*indexed{}, recent: map[model.Need]struct{}{}}
@@ -241,7 +246,9 @@ func (e *Engine) decideBy(v state.View, m plan.Member, run *Run, following int) 
 	case v.Nodes() == 0:
 		d.Outcome, d.Nominations = plan.NoNodes, clearNomination(pod)
 	default:
+		e.sampled = e.timing != nil && e.timing.Sample()
 		e.decide(v, p, &d, run, following)
+		e.sampled = false
 		e.endUnfinished(&d)
 	}
 	return d
@@ -323,7 +330,7 @@ func (e *Engine) reserve(c *cycle, d *plan.Decision, best choice) {
 	*chosen = plan.Placement{
 		Pod: d.Pod, NodeName: c.view.Node(best.slot).Name(), Total: best.total, Nodes: d.Nodes, Feasible: d.Feasible,
 	}
-	if err := c.profile.reserve(c.view, chosen, best.slot); err != nil {
+	if err := e.reserveIn(c.profile, c.view, chosen, best.slot); err != nil {
 		e.refuse(c.profile, d, chosen, err)
 		return
 	}

@@ -131,7 +131,7 @@ func (e *Engine) filterByColumns(c *cycle, slots []int32) ([]int32, error) {
 			continue
 		}
 		if column.costly {
-			slots = keepCounted(c, counted, i, slots)
+			slots = e.keepCounted(c, counted, i, slots)
 			counted = i
 		}
 		if err := e.completeFilter(c, i, column, slots); err != nil {
@@ -146,7 +146,7 @@ func (e *Engine) filterByColumns(c *cycle, slots []int32) ([]int32, error) {
 		slots = passed
 	}
 	e.countReads(c, len(slots))
-	slots = keepCounted(c, counted, len(c.counting), slots)
+	slots = e.keepCounted(c, counted, len(c.counting), slots)
 	slots, err := e.filterByTurn(c, slots)
 	if err != nil {
 		return nil, err
@@ -165,13 +165,15 @@ func (e *Engine) filterByColumns(c *cycle, slots []int32) ([]int32, error) {
 
 // keepCounted drops, in place, the nodes that the CountFilters at positions from
 // (inclusive) to (exclusive) reject.
-func keepCounted(c *cycle, from, to int, slots []int32) []int32 {
+func (e *Engine) keepCounted(c *cycle, from, to int, slots []int32) []int32 {
 	for i := from; i < to; i++ {
 		if c.counting[i] != nil {
+			e.begin()
 			rules := c.here.counts[i].rules
 			for j := range rules {
 				slots = keepWithin(slots, &rules[j])
 			}
+			e.endAt(filterPoint, c.profile, i, Success)
 		}
 	}
 	return slots

@@ -56,7 +56,9 @@ func (e *Engine) filtersIn(c *cycle, v state.View, reuse filters) filters {
 		var verdicts *plugin.Verdicts
 		if counting := c.counting[i]; counting != nil {
 			own := &f.counts[i]
+			e.begin()
 			verdicts = own.with(counting, counting.Rules(v, own.rules[:0]))
+			e.endAt(filterPoint, c.profile, i, Success)
 		} else if c.profile.turn[i] != nil {
 			verdicts = e.turnVerdictsIn(c, i, &f)
 		} else if i < len(c.here.verdicts) {
@@ -94,7 +96,12 @@ func (e *Engine) firstOf(c *cycle, f *filters, node state.Node) objection {
 		if i < len(c.profile.Filters) {
 			e.asked(c.profile.first+int32(i), 1)
 		}
-		if code := verdicts.Filter(node); code != reason.None {
+		e.begin()
+		code := verdicts.Filter(node)
+		if e.sampled {
+			e.endFilter(c, i, code)
+		}
+		if code != reason.None {
 			e.unfinished = e.unfinished || code == reason.Unasked
 			return objection{filter: i, code: code}
 		}

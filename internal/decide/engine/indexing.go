@@ -143,7 +143,7 @@ func (e *Engine) isNew(plugin int32, need model.Need) bool {
 
 // addAmountScore compiles the need of a Score plugin that reads nothing but amounts.
 func (e *Engine) addAmountScore(c *cycle, i int, single *plugin.Score, a *amountNeeds) (ok bool) {
-	need, own, err := c.scoreNeed(i)
+	need, own, err := e.scoreNeed(c, i)
 	if err != nil || own != nil || single.Normalization != model.AsIs {
 		return false
 	}
@@ -161,7 +161,10 @@ func (e *Engine) addAmountScore(c *cycle, i int, single *plugin.Score, a *amount
 		return false
 	}
 	a.of[i] = scores.Amounts
-	a.query.Scores = append(a.query.Scores, freeindex.Weighted{AmountScores: scores.Amounts, Weight: c.profile.Scores[i].Weight})
+	if e.sampled {
+		a.of[i] = &timedAmounts{scores.Amounts, e, single.Name}
+	}
+	a.query.Scores = append(a.query.Scores, freeindex.Weighted{AmountScores: a.of[i], Weight: c.profile.Scores[i].Weight})
 	return true
 }
 

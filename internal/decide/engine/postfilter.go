@@ -43,7 +43,7 @@ func (e *Engine) postFilter(of *cycle, d *plan.Decision, counts *objectionCounts
 		if i > 0 {
 			own.renominate() // the plugin before may have nominated pods
 		}
-		result, err := p.Run(c, own.pod)
+		result, err := e.runPostFilter(p, c, own.pod)
 		if err != nil {
 			d.PostFilter, d.PostFilterErr = err.Error(), err
 			return true

@@ -57,7 +57,7 @@ func (e *Engine) preFilter(v state.View, p *profile, pod *model.Pod) (cycle, *pl
 	c := cycle{view: v, profile: p, pod: pod, needs: pod.Needs[:len(p.Filters)]}
 	var first *preFilterRejection
 	var err error
-	if c.narrowed, first, err = p.narrow(v, pod); err != nil || first != nil && p.External == nil {
+	if c.narrowed, first, err = e.narrow(p, v, pod); err != nil || first != nil && p.External == nil {
 		return c, first.rejection(), err
 	}
 	c.renominate()
@@ -125,14 +125,18 @@ func (e *Engine) workOutNeeds(c *cycle) (*plan.Rejection, error) {
 	clear(c.own)
 	e.scratch.needs, e.scratch.own = c.needs, c.own
 	for _, f := range c.profile.stateful {
+		e.begin()
 		need, text, err := f.filter.FilterNeedIn(c.view, c.pod)
+		e.endAt(preFilterPoint, c.profile, f.at, statusOf(need == nil, text, err))
 		if text != "" || err != nil {
 			return preFilterResult(f.filter.Name(), text, err)
 		}
 		c.own[f.at], c.needs[f.at] = need, plugin.NeedOf(need)
 	}
 	for _, f := range c.profile.varying {
+		e.begin()
 		if need, varies := f.filter.VaryingFilterNeed(c.view, c.pod); varies {
+			e.endAt(preFilterPoint, c.profile, f.at, Success)
 			c.own[f.at], c.needs[f.at] = need, plugin.NeedOf(need)
 		}
 	}
@@ -149,8 +153,10 @@ func (e *Engine) findCounts(c *cycle) (*plan.Rejection, error) {
 			continue
 		}
 		f := c.profile.counts[i]
+		e.begin()
 		counting := e.countingOf(c, i, f)
 		check, text, err := counting.PreFilter(c.view)
+		e.endAt(preFilterPoint, c.profile, i, statusOf(!check, text, err))
 		if rejection, err := preFilterResult(f.Name(), text, err); rejection != nil || err != nil {
 			return rejection, err
 		}
@@ -234,7 +240,7 @@ func (n *narrowed) emptyText() string {
 // narrow intersects the nodes that PreFilter plugins name. Names without a node are
 // dropped. A rejection rejects every node. As in kube-scheduler, a rejection that
 // preemption may resolve does not end the chain; of several, the last counts.
-func (p *profile) narrow(v state.View, pod *model.Pod) (narrowed, *preFilterRejection, error) {
+func (e *Engine) narrow(p *profile, v state.View, pod *model.Pod) (narrowed, *preFilterRejection, error) {
 	var n narrowed
 	var names []string
 	var open *preFilterRejection
@@ -242,7 +248,7 @@ func (p *profile) narrow(v state.View, pod *model.Pod) (narrowed, *preFilterReje
 		if pod.SkipsPreFilter&(1<<i) != 0 {
 			continue
 		}
-		result := f.Run(v, pod)
+		result := e.runPreFilter(f, v, pod)
 		if rejection, err := preFilterResult(f.Name, result.Rejection, result.Err); err != nil {
 			return n, nil, err
 		} else if rejection != nil {

@@ -592,7 +592,7 @@ func (s *sight) addScores(e *Engine, groups []rank.Group, c *cycle) bool {
 			}
 		case column == nil:
 		case column.scores.Classes != nil:
-			scores := column.scores.Classes.Classes(c.view)
+			scores := e.classScores(c, scorer.column.Name, column)
 			s.normalize(groups, coordinate, scorer.column.Normalization, weight, scores)
 			coordinate++
 		case scorer.column.Normalization != model.AsIs:
@@ -630,8 +630,9 @@ func (s *sight) scoreTogether(e *Engine, c *cycle, i int, weight int64) bool {
 		return err == nil
 	}
 	s.set = slices.Grow(s.set[:0], len(s.examples))[:len(s.examples)]
+	e.begin()
 	some, err := set.ScoreAlike(c.view, s.examples, s.sizes, s.set)
-	if err != nil {
+	if e.end(scorePoint, c.profile.Scores[i].Name, failedIf(err)); err != nil {
 		return false
 	}
 	if some {

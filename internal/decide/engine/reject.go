@@ -214,7 +214,9 @@ func (e *Engine) countObjections(c *cycle, counts *objectionCounts) {
 		case len(slots) == 0:
 			return
 		case c.counting[i] != nil:
+			e.begin()
 			slots = counts.addRules(i, slots, c.here.counts[i].rules)
+			e.endAt(filterPoint, c.profile, i, Success)
 		case c.profile.turn[i] != nil:
 			if own := e.turnVerdicts(c, i); own != nil {
 				e.asked(c.profile.first+int32(i), own.ask(slots))

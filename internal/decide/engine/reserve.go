@@ -6,10 +6,14 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// reserve adds to a placement its holds, and the steps before and after the binding.
-func (p *profile) reserve(v state.View, placement *plan.Placement, slot int32) error {
+// reserveIn adds to a placement its holds, and the steps before and after the binding.
+func (e *Engine) reserveIn(p *profile, v state.View, placement *plan.Placement, slot int32) error {
 	for _, r := range p.Reserve {
+		e.begin()
 		holds, err := r.Holds(v, placement.Pod, slot)
+		if !r.Measured {
+			e.end(reservePoint, r.Name, failedIf(err))
+		}
 		if err != nil {
 			return &plan.PluginError{Point: "Reserve", Plugin: r.Name, Err: err}
 		}

@@ -149,16 +149,16 @@ func (e *Engine) addScores(c *cycle, i int, slots []int32, totals []int64) (ever
 	if column.nonZero == 0 && len(c.view.Touched()) == 0 {
 		return normalize(how, 0, 0) * weight, nil
 	}
-	raw := e.values(c, column)
+	raw := e.values(c, single.Name, column)
 	switch {
 	case how == model.AsIs && column.scores.Classes != nil:
-		addClasses(raw, column.scores.Classes.Classes(c.view), weight, slots, totals)
+		addClasses(raw, e.classScores(c, single.Name, column), weight, slots, totals)
 		return 0, nil
 	case how == model.AsIs:
 		addRaw(raw, weight, slots, totals)
 		return 0, nil
 	}
-	return e.addNormalized(single, weight, e.scoresOf(c, column, raw), slots, totals)
+	return e.addNormalized(single, weight, e.scoresOf(c, single.Name, column, raw), slots, totals)
 }
 
 func addRaw(raw []int32, weight int64, slots []int32, totals []int64) {
@@ -185,35 +185,45 @@ func (e *Engine) rawScores(c *cycle, i int, single *plugin.Score, slots []int32)
 	if err := e.completeScore(c, i, column, slots); err != nil {
 		return nil, err
 	}
-	return e.scoresOf(c, column, e.values(c, column)), nil
+	return e.scoresOf(c, single.Name, column, e.values(c, single.Name, column)), nil
 }
 
 // values returns the values of a column by slot in the cycle's view. They are valid until
 // the next call.
-func (e *Engine) values(c *cycle, column *scoreColumn) []int32 {
+func (e *Engine) values(c *cycle, name string, column *scoreColumn) []int32 {
 	touched := c.view.Touched()
 	if len(touched) == 0 {
 		return column.values
 	}
 	// The column describes the state's pods; the view has other pods on some nodes.
 	e.scratch.raw = append(e.scratch.raw[:0], column.values...)
+	e.begin()
 	for _, slot := range aliveOf(c.view.State().Alive(), touched) {
 		e.scratch.raw[slot] = column.scores.Score(c.view.Node(slot))
 	}
+	e.end(scorePoint, name, Success)
 	return e.scratch.raw
 }
 
 // scoresOf returns the raw scores for the values of a column, by slot.
-func (e *Engine) scoresOf(c *cycle, column *scoreColumn, values []int32) []int32 {
+func (e *Engine) scoresOf(c *cycle, name string, column *scoreColumn, values []int32) []int32 {
 	if column.scores.Classes == nil {
 		return values
 	}
-	scores := column.scores.Classes.Classes(c.view)
+	scores := e.classScores(c, name, column)
 	raw := make([]int32, len(values))
 	for slot, class := range values {
 		raw[slot] = scores[class]
 	}
 	return raw
+}
+
+// classScores returns the scores of a column's classes.
+func (e *Engine) classScores(c *cycle, name string, column *scoreColumn) []int32 {
+	e.begin()
+	scores := column.scores.Classes.Classes(c.view)
+	e.end(scorePoint, name, Success)
+	return scores
 }
 
 // setScores returns the scores of a Score plugin with Set by position in the feasible
@@ -225,8 +235,9 @@ func (e *Engine) setScores(c *cycle, i int, slots []int32) ([]int64, error) {
 		return nil, err
 	}
 	scores := e.setMemory(len(slots))
+	e.begin()
 	ok, err := set.Score(c.view, slots, scores)
-	if err != nil {
+	if e.end(scorePoint, p.Name, failedIf(err)); err != nil {
 		return nil, errPreScore(p.Name, err)
 	}
 	if !ok {

@@ -213,14 +213,14 @@ func (r *Runtime) Adapt(p fwk.Plugin) (Points, error) {
 	}
 	if p, ok := p.(fwk.PreFilterPlugin); ok {
 		adapter := &preFilter{external: o, plugin: p}
-		points.PreFilter = &plugin.PreFilter{Name: name, Run: adapter.run}
+		points.PreFilter = &plugin.PreFilter{Name: name, Run: adapter.run, Measured: true}
 		r.adapters.preFilters[points.PreFilter] = adapter
 	}
 	if p, ok := p.(fwk.FilterPlugin); ok {
 		points.Filter = &filter{external: o, plugin: p}
 	}
 	if p, ok := p.(fwk.PostFilterPlugin); ok {
-		points.PostFilter = &plugin.PostFilter{Name: name, Run: (&postFilter{o, p}).run}
+		points.PostFilter = &plugin.PostFilter{Name: name, Run: (&postFilter{o, p}).run, Measured: true}
 	}
 	if p, ok := p.(fwk.PreScorePlugin); ok {
 		adapter := &preScore{o, p}
@@ -234,7 +234,7 @@ func (r *Runtime) Adapt(p fwk.Plugin) (Points, error) {
 	}
 	if p, ok := p.(fwk.ReservePlugin); ok {
 		adapter := &reserve{external: o, plugin: p}
-		points.Reserve = &plugin.Reserve{Name: name, Holds: adapter.run}
+		points.Reserve = &plugin.Reserve{Name: name, Holds: adapter.run, Measured: true}
 		r.adapters.reserves[points.Reserve] = adapter
 	}
 	if p, ok := p.(fwk.PermitPlugin); ok {

@@ -40,7 +40,7 @@ func (s *staged) Drain() []model.Change {
 // the cluster has only pods, nodes and namespaces, and no external plugins.
 func (c *Cluster) runsAhead() bool {
 	s, f := &c.config, &c.chaos.Faults
-	if s.Pods == nil || s.EventHints || s.Mirror != nil || s.External != nil || s.OnPhase != nil || len(s.Observers) > 0 || s.Pace > 0 || s.Scheduler.WholeObjects() || !c.running() {
+	if s.Pods == nil || s.EventHints || s.Mirror != nil || s.External != nil || s.OnPhase != nil || s.Timing != nil || len(s.Observers) > 0 || s.Pace > 0 || s.Scheduler.WholeObjects() || !c.running() {
 		return false
 	}
 	if f.MaxWatchDelay > 0 || f.MaxBindDelay > 0 || f.MaxControllerDelay > 0 || len(f.Requests) > 0 {

@@ -65,10 +65,11 @@ type Config struct {
 	Volumes Volumes
 	// Devices configures the care of ResourceClaims.
 	Devices Devices
-	// Observers are called by the loop. OnPhase, if set, is called by the engine. Both
-	// are attached again after a restart.
+	// Observers are called by the loop. OnPhase and Timing, if set, are called by the
+	// engine. All are attached again after a restart.
 	Observers []loop.Observer
 	OnPhase   func(engine.Phase)
+	Timing    engine.Timing
 	// External, if set, adds the steps of external plugins to placements.
 	External func(*plan.Placement)
 	// Patience is the real time to wait for a call that is not Played before virtual time
@@ -278,7 +279,7 @@ func (c *Cluster) start() error {
 func (c *Cluster) newEngine() (*engine.Engine, error) {
 	judge, err := engine.New(engine.Config{
 		GroupRetries: c.config.GroupRetries,
-		Profiles:     c.config.Scheduler.Profiles, Seed: c.config.Seed, OnPhase: c.config.OnPhase, Audit: c.config.Audit,
+		Profiles:     c.config.Scheduler.Profiles, Seed: c.config.Seed, OnPhase: c.config.OnPhase, Timing: c.config.Timing, Audit: c.config.Audit,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("simulate: build the engine: %w", err)

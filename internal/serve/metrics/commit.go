@@ -136,6 +136,13 @@ func (c *Commit) Passed(s *commit.StageEnd) {
 	for i := range s.Waits {
 		countDeviceWait(c.families, s.Pod.SchedulerName, &s.Waits[i])
 	}
+	for _, p := range s.Plugins {
+		status := statusSuccess
+		if p.Err != nil {
+			status = statusError
+		}
+		c.families.histogramVecs[executionSeries].WithLabelValues(p.Plugin, s.Stage.String(), status).Observe(p.Took.Seconds())
+	}
 	if s.Stage == plan.Permit {
 		c.families.histogramVecs["scheduler_permit_wait_duration_seconds"].WithLabelValues(status).Observe(s.Took.Seconds())
 		return
@@ -239,7 +246,7 @@ func (c *Commit) profile(name string) *boundMembers {
 	}
 	f := c.families
 	point := f.histogramVecs["scheduler_framework_extension_point_duration_seconds"]
-	plugin := f.histogramVecs["scheduler_plugin_execution_duration_seconds"]
+	plugin := f.histogramVecs[executionSeries]
 	p = &boundMembers{scheduled: f.attempt(scheduled, name), unschedulable: f.attempt(unschedulable, name), failed: f.attempt(failed, name)}
 	for i, status := range []string{statusSuccess, statusError} {
 		p.point[i] = point.WithLabelValues("Bind", status, name)

@@ -13,8 +13,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/queue"
 )
 
-// Loop observes a loop and, through Enter, the phases of its decisions. Only the loop's
-// goroutine uses it.
+// Loop observes a loop and, through Enter and Timing, the phases and plugins of its
+// decisions. Only the loop's goroutine uses it.
 type Loop struct {
 	families *families
 	resets   *resets
@@ -22,6 +22,7 @@ type Loop struct {
 	version  string
 
 	phases  stopwatch
+	plugins plugins
 	members loopMembers
 }
 
@@ -56,6 +57,7 @@ type loopMembers struct {
 	tallyFills        total
 	tallyUpdates      total
 	changes           metrics.CounterMetric
+	executions        executionMembers
 }
 
 // moveKey is the queue and the event of moves.
@@ -130,7 +132,7 @@ const (
 const typePod = "pod"
 
 func newLoop(f *families, r *resets, version string) *Loop {
-	l := &Loop{families: f, resets: r, version: version}
+	l := &Loop{families: f, resets: r, version: version, plugins: newPlugins()}
 	l.lookUp()
 	return l
 }
@@ -164,6 +166,7 @@ func (l *Loop) lookUp() {
 		tallies:       sizeMembers{f.gauges["berth_tallies"], f.gauges["berth_tally_bytes"]},
 		unschedulable: map[loop.Unschedulable]*waiting{},
 		evaluations:   map[loop.Asked]*total{},
+		executions:    executionMembers{},
 		// Counts from before a reset are not added again after it.
 		finds:        total{f.counters["berth_column_hits_total"], before.finds.seen},
 		units:        unitsOf(f.counterVecs["berth_scheduling_work_units_total"]),
@@ -236,6 +239,7 @@ func (l *Loop) Round(r *loop.Round) {
 	if r.Attempt != nil && r.Attempt.Members[0].Outcome != plan.Terminating {
 		l.decision(r)
 	}
+	l.executions()
 }
 
 // events observes the time of each change. Changes are applied in batches, so each counts

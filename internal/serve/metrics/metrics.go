@@ -58,7 +58,7 @@ func New(config Config) (*Metrics, error) {
 		}
 	}
 	return &Metrics{Loop: newLoop(f, resets, config.Version), Commit: newCommit(f, resets, config.Now),
-		External: &External{f.histogramVecs["scheduler_plugin_execution_duration_seconds"]}, Explain: newExplain(f)}, nil
+		External: &External{f.histogramVecs[executionSeries]}, Explain: newExplain(f)}, nil
 }
 
 // resets counts the resets of the registry, such as by DELETE /metrics. A reset detaches
