@@ -6,6 +6,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // equalPodsFile writes a cluster of two nodes with pending pods: many of two shapes and
@@ -98,6 +101,41 @@ func TestSelectorMistakes(t *testing.T) {
 	} {
 		if code, got := transcript(t, append(strings.Fields(args), "-f", "testdata/top.yaml")...); code != 2 || !strings.Contains(got, want) {
 			t.Errorf("%s: exit code %d, want 2 and %q\n%s", args, code, want, got)
+		}
+	}
+}
+
+// TestEqualButName changes one thing of a pod. Pods that differ in anything that the
+// scheduler may read are explained one by one.
+func TestEqualButName(t *testing.T) {
+	like := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1", UID: "1", Labels: map[string]string{"app": "web"}, OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "web"}}},
+		Spec:       v1.PodSpec{SchedulerName: "default-scheduler", Volumes: []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}}}},
+	}
+	for name, row := range map[string]struct {
+		change func(p *v1.Pod)
+		want   bool
+	}{
+		"name":           {func(p *v1.Pod) { p.Name, p.UID = "web-2", "2" }, true},
+		"conditions":     {func(p *v1.Pod) { p.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled}} }, true},
+		"namespace":      {func(p *v1.Pod) { p.Namespace = "other" }, false},
+		"label":          {func(p *v1.Pod) { p.Labels["app"] = "other" }, false},
+		"owner":          {func(p *v1.Pod) { p.OwnerReferences[0].Name = "other" }, false},
+		"priority":       {func(p *v1.Pod) { p.Spec.Priority = new(int32) }, false},
+		"claim":          {func(p *v1.Pod) { p.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = "other" }, false},
+		"nomination":     {func(p *v1.Pod) { p.Status.NominatedNodeName = "n1" }, false},
+		"deletion":       {func(p *v1.Pod) { p.DeletionTimestamp = &metav1.Time{} }, false},
+		"claim template": {func(p *v1.Pod) { p.Spec.Volumes[0].Ephemeral = &v1.EphemeralVolumeSource{} }, false},
+		"device claim":   {func(p *v1.Pod) { p.Spec.ResourceClaims = make([]v1.PodResourceClaim, 1) }, false},
+		"pod group":      {func(p *v1.Pod) { p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{} }, false},
+	} {
+		pod := like.DeepCopy()
+		if row.change(pod); equalButName(pod, like) != row.want {
+			t.Errorf("a pod that differs in its %s is equal: %t, want %t", name, !row.want, row.want)
+		}
+		// those whose answer depends on their name are compared with no other
+		if like := pod.DeepCopy(); !sharesAnswers(pod) && equalButName(pod, like) {
+			t.Errorf("two pods that differ in their %s from others are equal", name)
 		}
 	}
 }

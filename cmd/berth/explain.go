@@ -233,22 +233,7 @@ func noteForeign(w io.Writer, pods []*v1.Pod, scheduler *config.Config) {
 // some of the pending ones.
 func (e *explainFlags) print(stdout io.Writer, snapshot *explain.Snapshot, all []*v1.Pod, bar *progress) error {
 	out := bufio.NewWriterSize(stdout, 1<<18)
-	var p printer
-	switch e.output {
-	case "json":
-		p = &jsonPrinter{w: out, single: e.pod != ""}
-	case "yaml":
-		p = &yamlPrinter{w: out, single: e.pod != ""}
-	case "name", "csv", ofJSONPath, ofColumns:
-		p = &rowPrinter{printing: &e.printing, w: out, snapshot: snapshot, table: explainedPods()}
-	default:
-		t := newTablePrinter(out, snapshot, e.output == "wide")
-		t.quiet = e.noHeaders
-		if e.pod == "" && e.output == "table" {
-			t.equal = newEqualAnswers(snapshot)
-		}
-		p = t
-	}
+	p, equal := e.newPrinter(out, snapshot)
 	pending := snapshot.Pending()
 	explained := map[model.GroupKey]bool{}
 	for i, pod := range pending {
@@ -259,6 +244,9 @@ func (e *explainFlags) print(stdout io.Writer, snapshot *explain.Snapshot, all [
 			continue
 		}
 		bar.show("Explaining", int64(i), int64(len(pending)))
+		if equal != nil && equal.addEqual(pod) {
+			continue
+		}
 		a, err := snapshot.Of(pod)
 		if err != nil {
 			return fmt.Errorf("explain: %w", err)
@@ -278,6 +266,9 @@ func (e *explainFlags) print(stdout io.Writer, snapshot *explain.Snapshot, all [
 		if err := p.print(a); err != nil {
 			return fmt.Errorf("print: %w", err)
 		}
+		if equal != nil {
+			equal.note(pod)
+		}
 	}
 	bar.clear()
 	if err := p.end(); err != nil {
@@ -287,6 +278,27 @@ func (e *explainFlags) print(stdout io.Writer, snapshot *explain.Snapshot, all [
 		return fmt.Errorf("print: %w", err)
 	}
 	return nil
+}
+
+// newPrinter returns the printer of the output. equal is nil if each pod is explained.
+func (e *explainFlags) newPrinter(out *bufio.Writer, snapshot *explain.Snapshot) (p printer, equal *equalAnswers) {
+	switch e.output {
+	case "json":
+		p = &jsonPrinter{w: out, single: e.pod != ""}
+	case "yaml":
+		p = &yamlPrinter{w: out, single: e.pod != ""}
+	case "name", "csv", ofJSONPath, ofColumns:
+		p = &rowPrinter{printing: &e.printing, w: out, snapshot: snapshot, table: explainedPods()}
+	default:
+		t := newTablePrinter(out, snapshot, e.output == "wide")
+		t.quiet = e.noHeaders
+		if e.pod == "" && e.output == "table" {
+			equal = newEqualAnswers(snapshot)
+			t.equal = equal
+		}
+		p = t
+	}
+	return p, equal
 }
 
 // printPlaced prints the scheduler's answer about a pod on its node.
