@@ -155,6 +155,9 @@ func podToFit(cluster *manifest.Cluster, asked map[string]bool) (pod *v1.Pod, no
 		return own[0], note, nil
 	}
 	const most = 5
+	if len(names) == 0 {
+		return nil, "", errors.New("-f: the files have no pending Pod to count: add a file with a Pod or a workload")
+	}
 	if len(names) > most {
 		names = append(names[:most], "...")
 	}
@@ -173,7 +176,7 @@ func (f *fitFlags) print(w io.Writer, fit *explain.Fit) error {
 	order := fitOrders[f.sortBy]
 	slices.SortStableFunc(fit.Domains, func(a, b explain.FitDomain) int { return order(&a, &b) })
 	domains := func() *table {
-		t := newTable("VALUE", "NODES>", "FEASIBLE>", "FITS>", "RUNS OUT", "NEVER FEASIBLE~")
+		t := newTable("VALUE", "NODES>", "FEASIBLE>", "FITS>", "RUNS OUT", "NEVER FEASIBLE:~")
 		for i := range fit.Domains {
 			d := &fit.Domains[i]
 			t.add(orNone(d.Name), d.Nodes, d.Feasible, d.Fits, reasonsOf(d.Full), reasonsOf(d.Unfit))

@@ -99,6 +99,7 @@ func TestFitBesidePendingPods(t *testing.T) {
 		{[]string{filepath.Join(dir, "split"), small}, "Pods like default/small that fit: 2\n", "Other pending pods are ignored: 3.\n"},
 		{[]string{snapshot, several}, "", "must have exactly one such Pod; all files have 4: default/probe, default/waits, default/left, default/right"},
 		{[]string{snapshot}, "", "must have exactly one such Pod; all files have 2: default/probe, default/waits"},
+		{[]string{"../../examples/pool.yaml"}, "", "Error: -f: the files have no pending Pod to count: add a file with a Pod or a workload\n"},
 	} {
 		args := []string{"berth", "fit"}
 		for _, file := range row.files {

@@ -24,8 +24,9 @@ type column struct {
 	name string
 	// number aligns the column to the right.
 	number bool
-	// text wraps the column, which must be the last.
-	text bool
+	// text wraps the column, which must be the last. titled means that the text needs the
+	// column's name also below its row.
+	text, titled bool
 }
 
 // The layout of a table. The space between columns and their least width are those of
@@ -40,12 +41,12 @@ const (
 )
 
 // newTable returns a table with these columns. A name that ends with ">" is a column of
-// numbers, and "~" marks the last column if it has text to wrap.
+// numbers, and "~" marks the last column if it has text to wrap, ":~" if it is titled.
 func newTable(names ...string) *table {
 	t := &table{}
 	for _, name := range names {
-		c := column{name: strings.TrimRight(name, ">~"), number: strings.HasSuffix(name, ">")}
-		c.text = strings.HasSuffix(name, "~")
+		c := column{name: strings.TrimRight(name, ">~:"), number: strings.HasSuffix(name, ">")}
+		c.text, c.titled = strings.HasSuffix(name, "~"), strings.HasSuffix(name, ":~")
 		t.columns = append(t.columns, c)
 	}
 	return t
@@ -146,7 +147,7 @@ func (t *table) print(w io.Writer, width int, headers bool) error {
 		}
 		if below {
 			t.line(out, row, widths)
-			for _, part := range wrapped(row[last], max(textMin, width-textIndent)) {
+			for _, part := range wrapped(t.below(row[last]), max(textMin, width-textIndent)) {
 				_, _ = io.WriteString(out, strings.Repeat(" ", textIndent)+part+"\n")
 			}
 			continue
@@ -160,6 +161,18 @@ func (t *table) print(w io.Writer, width int, headers bool) error {
 		}
 	}
 	return out.Flush()
+}
+
+// below returns the text below a row, which has no heading there.
+func (t *table) below(text string) string {
+	last := &t.columns[len(t.columns)-1]
+	switch {
+	case text == "-":
+		return ""
+	case last.titled && text != "":
+		return strings.ToLower(last.name) + ": " + text
+	}
+	return text
 }
 
 // shrink makes the widest column of names so narrow that all columns fit, as far as names
