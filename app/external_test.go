@@ -232,8 +232,8 @@ func TestExternalFromFactoryToClose(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := full.Profiles[0]
-	if last := p.Filters[len(p.Filters)-1]; last.Name() != "Mine" || p.External == nil || handle == nil {
-		t.Errorf("the last filter is %s; plugins are run by %v", last.Name(), p.External)
+	if last := p.Filters[len(p.Filters)-1]; last.Name != "Mine" || p.External == nil || handle == nil {
+		t.Errorf("the last filter is %s; plugins are run by %v", last.Name, p.External)
 	}
 	o.start()
 	o.stop(klog.Background())

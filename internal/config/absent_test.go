@@ -66,7 +66,7 @@ func TestBars(t *testing.T) {
 			if !slices.Contains(c.Barring, name) || !slices.Contains(c.Missing, name) || slices.Contains(c.WithoutEffect(), name) {
 				t.Errorf("%s: %s bars; missing are %v, of which bar %v", row.name, name, c.Missing, c.Barring)
 			}
-			if !slices.ContainsFunc(c.Profiles[0].EnqueueExtensions, func(x plugin.EnqueueExtensions) bool { return x.Name() == name }) {
+			if !slices.ContainsFunc(c.Profiles[0].EnqueueExtensions, func(x *plugin.EnqueueExtensions) bool { return x.Name == name }) {
 				t.Errorf("%s: %s registers for no events", row.name, name)
 			}
 		}

@@ -83,13 +83,13 @@ func TestDisabledAtOnePoint(t *testing.T) {
 				got += what
 			}
 		}
-		add("filters", slices.ContainsFunc(profile.Filters, func(f plugin.Filter) bool { return f.Name() == "NodeAffinity" }))
+		add("filters", slices.ContainsFunc(profile.Filters, func(f *plugin.Filter) bool { return f.Name == "NodeAffinity" }))
 		add("narrows", slices.ContainsFunc(profile.PreFilters, func(n *plugin.PreFilter) bool { return n.Name == "NodeAffinity" }))
 		add("scores", slices.ContainsFunc(profile.Scores, func(s plugin.Weighted) bool { return s.Name == "NodeAffinity" }))
 		if got != p.want {
 			t.Errorf("%s: got %q, want %q", p.plugins, got, p.want)
 		}
-		registers := slices.ContainsFunc(profile.EnqueueExtensions, func(x plugin.EnqueueExtensions) bool { return x.Name() == "NodeAffinity" })
+		registers := slices.ContainsFunc(profile.EnqueueExtensions, func(x *plugin.EnqueueExtensions) bool { return x.Name == "NodeAffinity" })
 		if registers != (p.want != "") {
 			t.Errorf("%s: registers for events: %v", p.plugins, registers)
 		}
@@ -144,7 +144,7 @@ func TestQueue(t *testing.T) {
 		}
 	}
 	registered := func(name string) bool {
-		return slices.ContainsFunc(config.Profiles[0].EnqueueExtensions, func(x plugin.EnqueueExtensions) bool { return x.Name() == name })
+		return slices.ContainsFunc(config.Profiles[0].EnqueueExtensions, func(x *plugin.EnqueueExtensions) bool { return x.Name == name })
 	}
 	if !registered("NodeName") || registered("ImageLocality") {
 		t.Errorf("NodeName has registered for events: %t; ImageLocality: %t", registered("NodeName"), registered("ImageLocality"))
@@ -219,21 +219,25 @@ func TestReads(t *testing.T) {
 // A plugin that registers for events of a kind must read that kind: otherwise the kind
 // may not be watched.
 func TestPluginsReadWhatTheyWaitFor(t *testing.T) {
-	c := mustParse(t, "")
-	for _, x := range c.Profiles[0].EnqueueExtensions {
-		reads := []model.Kind{model.PodKind, model.NodeKind}
-		if r, ok := x.(reader); ok {
-			reads = append(reads, r.Reads()...)
+	c, known := mustParse(t, ""), builtIn(defaultGates(t), rules{})
+	made, err := new(plugins).instances(known, names(known.defaults().MultiPoint.Enabled), c.Source.Profiles[0].PluginConfig, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, p := range made {
+		if p.EnqueueExtensions == nil {
+			continue
 		}
-		if x.Name() == "NodeResourcesFit" {
+		reads := append([]model.Kind{model.PodKind, model.NodeKind}, p.Objects...)
+		if name == "NodeResourcesFit" {
 			// The plugin needs classes whenever DynamicResources reads them.
 			reads = append(reads, model.DeviceClassKind)
 		}
-		for _, registration := range x.EventsToRegister() {
+		for _, registration := range p.EnqueueExtensions.Events {
 			if !slices.ContainsFunc(reads, func(kind model.Kind) bool {
 				return slices.ContainsFunc(kinds.Get(kind).Events, registration.Resource.Covers)
 			}) {
-				t.Errorf("%s registers for events about %s and reads no kind that causes them", x.Name(), registration.Resource)
+				t.Errorf("%s registers for events about %s and reads no kind that causes them", name, registration.Resource)
 			}
 		}
 	}

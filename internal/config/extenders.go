@@ -63,7 +63,7 @@ func (c *Config) OtherEvents() []string {
 	}
 	for _, p := range c.Profiles {
 		for _, x := range p.EnqueueExtensions {
-			add(plugin.Events(x))
+			add(x.Events)
 		}
 		if len(p.Extenders) > 0 {
 			add(model.DefaultEvents())

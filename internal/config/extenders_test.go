@@ -145,14 +145,14 @@ profiles: [{schedulerName: a, pluginConfig: [{name: NodeResourcesFit, args: {ign
 	} {
 		c := mustParse(t, profiles+"extenders: ["+row.extenders+"]")
 		for i, profile := range c.Profiles {
-			at := slices.IndexFunc(profile.Filters, func(f plugin.Filter) bool { return f.Name() == "NodeResourcesFit" })
-			fit := profile.Filters[at].(plugin.NodeFilter)
+			at := slices.IndexFunc(profile.Filters, func(f *plugin.Filter) bool { return f.Name == "NodeResourcesFit" })
+			fit := profile.Filters[at]
 			want := row.want
 			if i == 1 && row.name != "ignored" { // the second profile ignores none of its own
 				want = ""
 			}
 			var ignored []string
-			asks := func(pod *v1.Pod) string { return string(fit.FilterNeed(model.NewPod(pod)).AppendText(nil)) }
+			asks := func(pod *v1.Pod) string { return string(fit.Need(model.NewPod(pod)).AppendText(nil)) }
 			nothing := asks(&v1.Pod{})
 			for _, name := range []v1.ResourceName{"example.com/gpu", "example.com/nic", "example.com/own"} {
 				var pod v1.Pod

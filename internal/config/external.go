@@ -14,6 +14,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/berth-scheduler/berth/framework"
+	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
@@ -157,14 +158,16 @@ type Order struct {
 //
 // A plugin may lack an adapter at one of its points if an earlier adapter does its work.
 // Bind plugins have no adapters: Complete sets the profile's External, which has their
-// steps. EnqueueExtensions with a method Reads() []model.Kind add these kinds to the
-// watches.
+// steps.
 type Adapters struct {
+	// Objects are the kinds whose events the plugin registers for. They are watched.
+	Objects map[string][]model.Kind
+
 	QueueSort         map[string]*plugin.QueueSort
 	PreEnqueue        map[string]*plugin.PreEnqueue
-	EnqueueExtensions map[string]plugin.EnqueueExtensions
+	EnqueueExtensions map[string]*plugin.EnqueueExtensions
 	PreFilter         map[string]*plugin.PreFilter
-	Filter            map[string]plugin.TurnFilter
+	Filter            map[string]*plugin.Filter
 	PostFilter        map[string]*plugin.PostFilter
 	PreScore          map[string]*plugin.PreScore
 	Score             map[string]*plugin.Score

@@ -119,7 +119,6 @@ func (a adapter) Name() string                            { return a.name }
 func (adapter) Less(a, b plugin.Queued) bool              { return false }
 func (adapter) PreEnqueue(*model.Pod) string              { return "" }
 func (adapter) EventsToRegister() []model.EventToRegister { return nil }
-func (adapter) Reads() []model.Kind                       { return []model.Kind{model.NamespaceKind} }
 func (adapter) PreFilter(state.View, *model.Pod) plugin.PreFilterResult {
 	return plugin.PreFilterResult{}
 }
@@ -180,11 +179,15 @@ func (p testProfile) Adapt(o Order) (Adapters, error) {
 	p.testHost.orders = p.orders
 	a := Adapters{
 		QueueSort: adapted[*plugin.QueueSort, fwk.QueueSortPlugin](o), PreEnqueue: adapted[*plugin.PreEnqueue, fwk.PreEnqueuePlugin](o),
-		EnqueueExtensions: adapted[plugin.EnqueueExtensions, fwk.FilterPlugin](o), PreFilter: adapted[*plugin.PreFilter, fwk.PreFilterPlugin](o),
-		Filter: adapted[plugin.TurnFilter, fwk.FilterPlugin](o), PostFilter: adapted[*plugin.PostFilter, fwk.PostFilterPlugin](o),
+		EnqueueExtensions: adapted[*plugin.EnqueueExtensions, fwk.FilterPlugin](o), PreFilter: adapted[*plugin.PreFilter, fwk.PreFilterPlugin](o),
+		Filter: adapted[*plugin.Filter, fwk.FilterPlugin](o), PostFilter: adapted[*plugin.PostFilter, fwk.PostFilterPlugin](o),
 		PreScore: adapted[*plugin.PreScore, fwk.PreScorePlugin](o), Score: adapted[*plugin.Score, fwk.ScorePlugin](o),
 		Reserve: adapted[*plugin.Reserve, fwk.ReservePlugin](o), Permit: adapted[*plugin.Permit, fwk.PermitPlugin](o),
 		PreBind: adapted[*plugin.PreBind, fwk.PreBindPlugin](o), PostBind: adapted[*plugin.PostBind, fwk.PostBindPlugin](o),
+	}
+	a.Objects = map[string][]model.Kind{}
+	for name := range a.EnqueueExtensions {
+		a.Objects[name] = []model.Kind{model.NamespaceKind}
 	}
 	return a, nil
 }
@@ -197,7 +200,7 @@ func adapted[T, F any](o Order) map[string]T {
 			continue
 		}
 		a := plugintest.PartsOf(adapter{p.Name()})
-		for _, part := range []any{a.QueueSort, a.PreEnqueue, a.PreFilter, a.PostFilter, a.PreScore, a.Score, a.Reserve, a.Permit, a.PreBind, a.PostBind, adapter{p.Name()}} {
+		for _, part := range []any{a.QueueSort, a.PreEnqueue, a.EnqueueExtensions, a.PreFilter, a.Filter, a.PostFilter, a.PreScore, a.Score, a.Reserve, a.Permit, a.PreBind, a.PostBind} {
 			if part, ok := part.(T); ok {
 				adapters[name] = part
 			}
@@ -256,7 +259,7 @@ func ranAt(p *plugin.Profile) map[string]string {
 		add("preFilter", x.Name)
 	}
 	for _, x := range p.Filters {
-		add("filter", x.Name())
+		add("filter", x.Name)
 	}
 	for _, x := range p.PostFilters {
 		add("postFilter", x.Name)

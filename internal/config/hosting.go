@@ -130,14 +130,11 @@ func (h *hosted) complete(profile *plugin.Profile) {
 	}
 }
 
-// reads returns the kinds whose events out-of-tree plugins register for. No other adapter
-// declares kinds.
+// reads returns the kinds whose events out-of-tree plugins register for.
 func (a *Adapters) reads() []model.Kind {
 	var kinds []model.Kind
-	for _, x := range a.EnqueueExtensions {
-		if r, ok := x.(reader); ok {
-			kinds = append(kinds, r.Reads()...)
-		}
+	for _, own := range a.Objects {
+		kinds = append(kinds, own...)
 	}
 	return kinds // the caller sorts and deduplicates
 }

@@ -31,6 +31,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/decide/plugins/volumebinding"
 	"github.com/berth-scheduler/berth/internal/decide/plugins/volumerestrictions"
 	"github.com/berth-scheduler/berth/internal/decide/plugins/volumezone"
+	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
 // row describes a plugin.
@@ -40,7 +41,7 @@ type row struct {
 	points pointSet
 	// build builds the plugin from its arguments. It is nil if Berth lacks the plugin;
 	// package absent then determines which pods need it.
-	build func(args runtime.Object) (withParts, error)
+	build func(args runtime.Object) (*plugin.Parts, error)
 	// weight is the weight of its scores in the default profile. 0 means none, which
 	// counts as 1 if the plugin scores.
 	weight int32
@@ -97,7 +98,7 @@ func builtIn(gates Gates, on rules) registry {
 		operators = tainttoleration.WithComparisons
 	}
 	newTaintToleration := func() *tainttoleration.Plugin { return tainttoleration.New(operators) }
-	var gangs, generator, podsCount func(runtime.Object) (withParts, error)
+	var gangs, generator, podsCount func(runtime.Object) (*plugin.Parts, error)
 	if gates.Enabled(genericWorkload) {
 		gangs = plain(gangscheduling.New)
 	}
@@ -194,18 +195,25 @@ func (r registry) defaults() *configv1.Plugins {
 	return &plugins
 }
 
+// withParts is a built-in plugin.
+type withParts interface{ Parts() *plugin.Parts }
+
 // plain adapts the constructor of a plugin without arguments. It ignores arguments.
-func plain[P withParts](build func() P) func(runtime.Object) (withParts, error) {
-	return func(runtime.Object) (withParts, error) { return build(), nil }
+func plain[P withParts](build func() P) func(runtime.Object) (*plugin.Parts, error) {
+	return func(runtime.Object) (*plugin.Parts, error) { return build().Parts(), nil }
 }
 
 // typed adapts the constructor of a plugin with arguments.
-func typed[A runtime.Object, P withParts](build func(A) (P, error)) func(runtime.Object) (withParts, error) {
-	return func(args runtime.Object) (withParts, error) {
+func typed[A runtime.Object, P withParts](build func(A) (P, error)) func(runtime.Object) (*plugin.Parts, error) {
+	return func(args runtime.Object) (*plugin.Parts, error) {
 		own, ok := args.(A)
 		if !ok {
 			return nil, fmt.Errorf("want args to be of type %T, got %T", own, args)
 		}
-		return build(own)
+		made, err := build(own)
+		if err != nil {
+			return nil, err
+		}
+		return made.Parts(), nil
 	}
 }

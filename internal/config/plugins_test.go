@@ -8,8 +8,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
 // withMine is the built-in plugins and an out-of-tree one.
@@ -148,14 +146,12 @@ func TestTable(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		instance := made[row.name]
-		if instance.parts.Name != row.name {
-			t.Errorf("%s calls itself %s", row.name, instance.parts.Name)
+		own := made[row.name]
+		if own.Name != row.name {
+			t.Errorf("%s calls itself %s", row.name, own.Name)
 		}
-		_, filters := plugin.AsFilter(instance.plugin)
-		own := instance.parts
 		for p, does := range map[point]bool{
-			filter: filters, score: own.Score != nil, preEnqueue: own.PreEnqueue != nil, queueSort: own.QueueSort != nil, postFilter: own.PostFilter != nil,
+			filter: own.Filter != nil, score: own.Score != nil, preEnqueue: own.PreEnqueue != nil, queueSort: own.QueueSort != nil, postFilter: own.PostFilter != nil,
 			placementScore: own.PlacementScore != nil, reserve: own.Reserve != nil, preBind: own.PreBind != nil, bind: own.Bind != nil,
 		} {
 			if row.points.has(p) != does {
@@ -177,7 +173,7 @@ func TestDefaultProfile(t *testing.T) {
 	profile := c.Profiles[0]
 	var filters, scores []string
 	for _, f := range profile.Filters {
-		filters = append(filters, f.Name())
+		filters = append(filters, f.Name)
 	}
 	for _, s := range profile.Scores {
 		scores = append(scores, fmt.Sprintf("%s=%d", s.Name, s.Weight))

@@ -15,11 +15,6 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// reader is a plugin that reads kinds of API object other than pods and nodes.
-type reader interface {
-	Reads() []model.Kind
-}
-
 // lack is the enabled plugins of a profile that Berth lacks.
 type lack struct {
 	// plugins are all of them. barring keep those pods pending that the real plugin would
@@ -106,23 +101,23 @@ func tidied(arguments []configv1.PluginConfig, enabled []string) []configv1.Plug
 }
 
 // extensionsOf returns the plugins that name the events to wake pods for.
-func extensionsOf(used []string, adapters *Adapters, made map[string]builtin) (list []plugin.EnqueueExtensions) {
+func extensionsOf(used []string, adapters *Adapters, made map[string]*plugin.Parts) (list []*plugin.EnqueueExtensions) {
 	for _, name := range used {
 		if x, ok := adapters.EnqueueExtensions[name]; ok {
 			list = append(list, x)
 		}
-		if x, ok := made[name].plugin.(plugin.EnqueueExtensions); ok {
-			list = append(list, x)
+		if own := made[name]; own != nil && own.EnqueueExtensions != nil {
+			list = append(list, own.EnqueueExtensions)
 		}
 	}
 	return list
 }
 
 // readBy returns the kinds that plugins read.
-func readBy(used []string, made map[string]builtin) (kinds []model.Kind) {
+func readBy(used []string, made map[string]*plugin.Parts) (kinds []model.Kind) {
 	for _, name := range used {
-		if r, ok := made[name].plugin.(reader); ok {
-			kinds = append(kinds, r.Reads()...)
+		if own := made[name]; own != nil {
+			kinds = append(kinds, own.Objects...)
 		}
 	}
 	return kinds
@@ -135,10 +130,10 @@ var deciding = [...]point{preEnqueue, preFilter, filter, placementGenerate, rese
 // standIn adds the stand-ins of plugins that Berth lacks after the other PreFilter
 // plugins, in the order of their deciding points. One enabled point is enough, whichever
 // it is: the real plugin would have checked the pod there.
-func standIn(profile *plugin.Profile, order *effective, enabled []string, made map[string]builtin) (lack, error) {
+func standIn(profile *plugin.Profile, order *effective, enabled []string, made map[string]*plugin.Parts) (lack, error) {
 	var lacking lack
 	for _, name := range enabled {
-		if made[name].parts == nil && order.has(name) {
+		if made[name] == nil && order.has(name) {
 			lacking.plugins = append(lacking.plugins, name)
 		}
 	}
@@ -153,8 +148,8 @@ func standIn(profile *plugin.Profile, order *effective, enabled []string, made m
 			}
 			if p != nil {
 				lacking.barring = append(lacking.barring, name)
-				profile.PreFilters = append(profile.PreFilters, p.Parts().PreFilter)
-				profile.EnqueueExtensions = append(profile.EnqueueExtensions, p)
+				profile.PreFilters = append(profile.PreFilters, p.PreFilter)
+				profile.EnqueueExtensions = append(profile.EnqueueExtensions, p.EnqueueExtensions)
 			}
 		}
 	}
@@ -168,46 +163,33 @@ type plugins struct{ made map[string][]instance }
 // instance is a plugin and the arguments that it was built from.
 type instance struct {
 	args runtime.Object
-	builtin
-}
-
-// withParts is a built-in plugin.
-type withParts interface {
-	plugin.Plugin
-	Parts() *plugin.Parts
-}
-
-// builtin is a built-in plugin with its parts.
-type builtin struct {
-	plugin plugin.Plugin
-	parts  *plugin.Parts
+	*plugin.Parts
 }
 
 // get returns the plugin for these arguments.
-func (p *plugins) get(row *row, args runtime.Object) (builtin, error) {
+func (p *plugins) get(row *row, args runtime.Object) (*plugin.Parts, error) {
 	for _, have := range p.made[row.name] {
 		// The arguments must be exactly equal: a plugin may distinguish semantically
 		// equal ones.
 		if reflect.DeepEqual(have.args, args) {
-			return have.builtin, nil
+			return have.Parts, nil
 		}
 	}
 	made, err := row.build(args)
 	if err != nil {
-		return builtin{}, fmt.Errorf("initializing plugin %q: %w", row.name, err)
+		return nil, fmt.Errorf("initializing plugin %q: %w", row.name, err)
 	}
 	if p.made == nil {
 		p.made = map[string][]instance{}
 	}
-	own := builtin{made, made.Parts()}
-	p.made[row.name] = append(p.made[row.name], instance{args, own})
-	return own, nil
+	p.made[row.name] = append(p.made[row.name], instance{args, made})
+	return made, nil
 }
 
 // instances returns the enabled plugins, by name. It omits unknown plugins, and those
 // that Berth lacks.
-func (p *plugins) instances(known registry, enabled []string, configs []configv1.PluginConfig, ignored []string) (map[string]builtin, error) {
-	made := make(map[string]builtin, len(enabled))
+func (p *plugins) instances(known registry, enabled []string, configs []configv1.PluginConfig, ignored []string) (map[string]*plugin.Parts, error) {
+	made := make(map[string]*plugin.Parts, len(enabled))
 	for _, name := range enabled {
 		row := known.find(name)
 		if row == nil || row.build == nil {
@@ -242,7 +224,7 @@ func checkCounts(profile string, order *effective, unmade bool) error {
 }
 
 // assemble puts plugins into the profile's lists, each in the order of its point.
-func assemble(profile *plugin.Profile, order *effective, made map[string]builtin, weights map[string]int64, external *Adapters) error {
+func assemble(profile *plugin.Profile, order *effective, made map[string]*plugin.Parts, weights map[string]int64, external *Adapters) error {
 	sorts, err := parts(order, queueSort, made, external.QueueSort, func(p *plugin.Parts) *plugin.QueueSort { return p.QueueSort })
 	if err != nil {
 		return err
@@ -256,14 +238,14 @@ func assemble(profile *plugin.Profile, order *effective, made map[string]builtin
 	}
 	for _, name := range order[preFilter] {
 		p := external.PreFilter[name]
-		if own := made[name].parts; own != nil {
+		if own := made[name]; own != nil {
 			p = own.PreFilter
 		}
 		if p != nil { // most of kube-scheduler's plugins only prepare Filter there
 			profile.PreFilters = append(profile.PreFilters, p)
 		}
 	}
-	if profile.Filters, err = all(order[filter], filter, and(made, external.Filter), plugin.AsFilter); err != nil {
+	if profile.Filters, err = parts(order, filter, made, external.Filter, func(p *plugin.Parts) *plugin.Filter { return p.Filter }); err != nil {
 		return err
 	}
 	if profile.PostFilters, err = parts(order, postFilter, made, external.PostFilter, func(p *plugin.Parts) *plugin.PostFilter { return p.PostFilter }); err != nil {
@@ -285,7 +267,7 @@ func assemble(profile *plugin.Profile, order *effective, made map[string]builtin
 }
 
 // assembleBinding puts plugins into the lists of the points after a node is chosen.
-func assembleBinding(profile *plugin.Profile, order *effective, made map[string]builtin, external *Adapters) (err error) {
+func assembleBinding(profile *plugin.Profile, order *effective, made map[string]*plugin.Parts, external *Adapters) (err error) {
 	if profile.Reserve, err = parts(order, reserve, made, external.Reserve, func(p *plugin.Parts) *plugin.Reserve { return p.Reserve }); err != nil {
 		return err
 	}
@@ -303,7 +285,7 @@ func assembleBinding(profile *plugin.Profile, order *effective, made map[string]
 }
 
 // placementsOf returns the plugins for pod groups, or nil if their gate is off.
-func placementsOf(known registry, plugins *configv1.Plugins, order *effective, made map[string]builtin) (*plugin.Placements, error) {
+func placementsOf(known registry, plugins *configv1.Plugins, order *effective, made map[string]*plugin.Parts) (*plugin.Placements, error) {
 	if !known.placements {
 		return nil, nil
 	}
@@ -331,11 +313,11 @@ func placementsOf(known registry, plugins *configv1.Plugins, order *effective, m
 
 // parts returns the plugins' parts at a point. A built-in plugin without the part is a
 // mistake in the table.
-func parts[T any](order *effective, p point, made map[string]builtin, external map[string]*T, part func(*plugin.Parts) *T) ([]*T, error) {
+func parts[T any](order *effective, p point, made map[string]*plugin.Parts, external map[string]*T, part func(*plugin.Parts) *T) ([]*T, error) {
 	var list []*T
 	for _, name := range order[p] {
 		own := external[name]
-		if builtIn := made[name].parts; builtIn != nil {
+		if builtIn := made[name]; builtIn != nil {
 			if own = part(builtIn); own == nil {
 				return nil, fmt.Errorf("plugin %q does not extend %s plugin", name, pointNames[p].plugin)
 			}
@@ -343,35 +325,6 @@ func parts[T any](order *effective, p point, made map[string]builtin, external m
 		if own != nil {
 			list = append(list, own)
 		}
-	}
-	return list, nil
-}
-
-// and returns the built-in plugins and the adapters of one point, by name.
-func and[T plugin.Plugin](made map[string]builtin, adapters map[string]T) map[string]plugin.Plugin {
-	both := make(map[string]plugin.Plugin, len(made)+len(adapters))
-	for name, own := range made {
-		both[name] = own.plugin
-	}
-	for name, adapter := range adapters {
-		both[name] = adapter
-	}
-	return both
-}
-
-// all returns the plugins of a point. A plugin that does not implement the point is a
-// mistake in the table.
-func all[T plugin.Plugin](names []string, p point, made map[string]plugin.Plugin, as func(plugin.Plugin) (T, bool)) ([]T, error) {
-	var list []T
-	for _, name := range names {
-		if made[name] == nil {
-			continue
-		}
-		own, ok := as(made[name])
-		if !ok {
-			return nil, fmt.Errorf("plugin %q does not extend %s plugin", name, pointNames[p].plugin)
-		}
-		list = append(list, own)
 	}
 	return list, nil
 }

@@ -8,30 +8,66 @@ import (
 	v1 "k8s.io/api/core/v1"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
+	"github.com/berth-scheduler/berth/internal/decide/plugins/dynamicresources"
 	"github.com/berth-scheduler/berth/internal/decide/plugins/interpodaffinity"
+	"github.com/berth-scheduler/berth/internal/decide/plugins/nodeaffinity"
+	"github.com/berth-scheduler/berth/internal/decide/plugins/nodedeclaredfeatures"
+	"github.com/berth-scheduler/berth/internal/decide/plugins/nodename"
+	"github.com/berth-scheduler/berth/internal/decide/plugins/nodeports"
+	"github.com/berth-scheduler/berth/internal/decide/plugins/noderesourcesfit"
+	"github.com/berth-scheduler/berth/internal/decide/plugins/nodeunschedulable"
 	"github.com/berth-scheduler/berth/internal/decide/plugins/nodevolumelimits"
 	"github.com/berth-scheduler/berth/internal/decide/plugins/podtopologyspread"
+	"github.com/berth-scheduler/berth/internal/decide/plugins/tainttoleration"
+	"github.com/berth-scheduler/berth/internal/decide/plugins/volumebinding"
+	"github.com/berth-scheduler/berth/internal/decide/plugins/volumerestrictions"
+	"github.com/berth-scheduler/berth/internal/decide/plugins/volumezone"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
+
+// withFilters returns the plugins that have a filter.
+func withFilters(t *testing.T) []interface {
+	Parts() *plugin.Parts
+	EventsToRegister() []model.EventToRegister
+} {
+	t.Helper()
+	affinity, err := nodeaffinity.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fit, err := noderesourcesfit.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	volumes, err := volumebinding.New(&configv1.VolumeBindingArgs{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []interface {
+		Parts() *plugin.Parts
+		EventsToRegister() []model.EventToRegister
+	}{
+		nodename.New(), nodeunschedulable.New(), tainttoleration.New(tainttoleration.EqualAndExists), affinity, nodeports.New(), fit,
+		volumerestrictions.New(), nodevolumelimits.New(), volumes, volumezone.New(), spreadByDefault(t), &interpodaffinity.Plugin{},
+		dynamicresources.New(dynamicresources.Config{}), nodedeclaredfeatures.New(),
+	}
+}
 
 func TestHintsMentionWhatFiltersRead(t *testing.T) {
 	c, err := Default()
 	if err != nil {
 		t.Fatal(err)
 	}
-	declared := 0
-	for _, x := range append(c.Profiles[0].EnqueueExtensions, spreadByDefault(t)) {
-		if _, ok := plugin.ReadsOf(x); ok {
-			declared++
-		}
-		all := plugin.Events(x)
-		for _, r := range all[len(x.EventsToRegister()):] {
-			t.Errorf("%s reads what no hint of it mentions: %v", x.Name(), r.Labels())
-		}
+	all := withFilters(t)
+	if len(all) != len(c.Profiles[0].Filters) {
+		t.Errorf("%d plugins, %d filters in the default profile", len(all), len(c.Profiles[0].Filters))
 	}
-	if declared < 10 {
-		t.Errorf("only %d plugins declare what they read", declared)
+	for _, p := range all {
+		parts := p.Parts()
+		for _, r := range parts.EnqueueExtensions.Events[len(p.EventsToRegister()):] {
+			t.Errorf("%s reads what no hint of it mentions: %v", parts.Name, r.Labels())
+		}
 	}
 }
 
@@ -47,30 +83,24 @@ func spreadByDefault(t *testing.T) *podtopologyspread.Plugin {
 	return p
 }
 
-// These wrappers remove the hints of a plugin, except the hints about the pod itself.
-type (
-	forgetfulSpread   struct{ *podtopologyspread.Plugin }
-	forgetfulAffinity struct{ *interpodaffinity.Plugin }
-	forgetfulLimits   struct{ *nodevolumelimits.Plugin }
-)
-
-func (forgetfulSpread) EventsToRegister() []model.EventToRegister   { return nil }
-func (forgetfulAffinity) EventsToRegister() []model.EventToRegister { return nil }
-func (forgetfulLimits) EventsToRegister() []model.EventToRegister   { return nil }
+// forgetful returns the registrations of a plugin that registers none itself.
+func forgetful(p *plugin.Parts) *plugin.EnqueueExtensions {
+	return plugin.New(plugin.Parts{Name: p.Name, Filter: p.Filter}).EnqueueExtensions
+}
 
 // TestEventsStandInForForgottenHints checks that a plugin without hints is woken by every
 // change that its filter reads.
 func TestEventsStandInForForgottenHints(t *testing.T) {
 	for _, row := range []struct {
-		plugin plugin.EnqueueExtensions
+		plugin *plugin.EnqueueExtensions
 		want   string
 	}{
-		{forgetfulSpread{spreadByDefault(t)},
+		{forgetful(spreadByDefault(t).Parts()),
 			"NodeAdd NodeDelete NodeUpdateNodeLabel NodeUpdateNodeTaint AssignedPodAdd AssignedPodDelete AssignedPodUpdatePodLabel " +
 				"SelectorUpdate SelectorAdd SelectorDelete"},
-		{forgetfulAffinity{&interpodaffinity.Plugin{}},
+		{forgetful((&interpodaffinity.Plugin{}).Parts()),
 			"NodeAdd NodeDelete NodeUpdateNodeLabel AssignedPodAdd AssignedPodDelete AssignedPodUpdatePodLabel NamespaceUpdate NamespaceAdd NamespaceDelete"},
-		{forgetfulLimits{nodevolumelimits.New()},
+		{forgetful(nodevolumelimits.New().Parts()),
 			"NodeAdd PersistentVolumeUpdate PersistentVolumeAdd PersistentVolumeDelete PersistentVolumeClaimUpdate PersistentVolumeClaimAdd " +
 				"PersistentVolumeClaimDelete storage.k8s.io/StorageClassUpdate storage.k8s.io/StorageClassAdd storage.k8s.io/StorageClassDelete " +
 				"storage.k8s.io/CSINodeUpdate storage.k8s.io/CSINodeAdd storage.k8s.io/CSINodeDelete storage.k8s.io/CSIDriverUpdate " +
@@ -78,14 +108,14 @@ func TestEventsStandInForForgottenHints(t *testing.T) {
 				"storage.k8s.io/VolumeAttachmentAdd storage.k8s.io/VolumeAttachmentDelete"},
 	} {
 		var got []string
-		for _, r := range plugin.Events(row.plugin) {
+		for _, r := range row.plugin.Events {
 			got = append(got, r.Labels()...)
 			if r.Hint != nil || r.Cause != nil {
-				t.Errorf("%s: %v has a hint", row.plugin.Name(), r.Labels())
+				t.Errorf("%s: %v has a hint", row.plugin.Name, r.Labels())
 			}
 		}
 		if text := strings.Join(got, " "); text != row.want {
-			t.Errorf("%s: got %s, want %s", row.plugin.Name(), text, row.want)
+			t.Errorf("%s: got %s, want %s", row.plugin.Name, text, row.want)
 		}
 	}
 }

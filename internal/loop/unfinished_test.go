@@ -17,6 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/proof/build"
+	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 	"github.com/berth-scheduler/berth/internal/queue"
 )
 
@@ -33,12 +34,11 @@ type costly struct {
 
 func (*costly) Name() string              { return "Costly" }
 func (*costly) FilterReads() model.Aspect { return 0 }
-func (*costly) Reads() []model.Kind       { return nil }
 
-func (c *costly) FilterNeedIn(v state.View, pod *model.Pod) (plugin.FilterNeed, string, error) {
+func (c *costly) FilterNeedIn(v state.View, pod *model.Pod) (need plugin.StateNeed, err error) {
 	milliseconds, err := strconv.ParseInt(pod.Object.Annotations["milliseconds"], 10, 64)
 	if err != nil {
-		return nil, "", nil
+		return need, nil
 	}
 	left, begun := c.left[pod.Name]
 	if !begun {
@@ -53,10 +53,10 @@ func (c *costly) FilterNeedIn(v state.View, pod *model.Pod) (plugin.FilterNeed, 
 		c.sink = c.sink*6364136223846793005 + 1
 	}
 	if c.left[pod.Name] = left - spent; left > spent {
-		return nil, "", plugin.ErrUnfinished
+		return need, plugin.ErrUnfinished
 	}
 	delete(c.left, pod.Name)
-	return nil, "", nil
+	return need, nil
 }
 
 // charging is a loop with the filter costly and a few nodes.
@@ -76,7 +76,7 @@ type charging struct {
 func newCharging(t testing.TB, change func(*config.Config)) *charging {
 	c, _, _ := defaultParts(t, true)
 	own := &costly{left: map[string]int64{}}
-	c.Profiles[0].Filters = append(c.Profiles[0].Filters, own)
+	c.Profiles[0].Filters = append(c.Profiles[0].Filters, plugintest.PartsOf(own).Filter)
 	if change != nil {
 		change(c)
 	}

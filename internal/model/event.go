@@ -244,7 +244,7 @@ type EventToRegister struct {
 }
 
 // AskedHint checks events by the demands of each pod at the time when the plugin rejected
-// or held it. See plugin.StateEnqueueExtensions. Pods with equal demands are alike.
+// or held it. See plugin.EnqueueExtensions. Pods with equal demands are alike.
 type AskedHint struct {
 	// Hint and Cause correspond to those of EventToRegister.
 	Hint  func(asked Need, event Event) bool

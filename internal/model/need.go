@@ -53,39 +53,9 @@ func (n Need) Size() int {
 	return len(text)
 }
 
-// Text has a canonical text that identifies a need.
-type Text interface {
-	// AppendText appends the canonical text.
-	AppendText(text []byte) []byte
-}
-
-// PreparedNeed is a need that was compiled with the pod, as far as possible.
-type PreparedNeed struct {
-	// At is the position of the need in the pod's Needs.
-	At   int
-	Need Text
-}
-
-// Prepared returns the pod's prepared need of a type, with its position. ok is false if
-// the pod has none.
-func Prepared[T Text](pod *Pod) (need T, at int, ok bool) {
-	for i := range pod.Prepared {
-		if need, ok := pod.Prepared[i].Need.(T); ok {
-			return need, pod.Prepared[i].At, true
-		}
-	}
-	return need, 0, false
-}
-
-// PreparedAt returns the prepared need at a position of the pod's Needs, or nil.
-func (p *Pod) PreparedAt(at int) Text {
-	for i := range p.Prepared {
-		if p.Prepared[i].At == at {
-			return p.Prepared[i].Need
-		}
-	}
-	return nil
-}
+// PreparedNeeds are needs that were compiled with the pod, as far as possible: a type of
+// package plugin.
+type PreparedNeeds interface{ IsPrepared() }
 
 // IsZero reports whether the plugin does not apply to the pod.
 func (n Need) IsZero() bool { return n == Need{} }

@@ -79,8 +79,8 @@ type Pod struct {
 	// pod's profile. They are computed when the pod is compiled, outside of the decision.
 	// Pods on nodes have none.
 	Needs []Need
-	// Prepared holds the needs with long texts. Ordinary pods have no such needs.
-	Prepared []PreparedNeed
+	// Prepared holds the needs with long texts. Ordinary pods have none.
+	Prepared PreparedNeeds
 	// SkipsPreFilter has a bit for each of the first 64 PreFilter plugins of the pod's
 	// profile, starting with the lowest. A set bit means that the plugin never restricts
 	// the pod, whatever the cluster contains. It is computed with Needs.

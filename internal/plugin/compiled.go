@@ -8,7 +8,9 @@ import (
 
 // Text has a canonical text that identifies a need. AppendText appends the text, which is
 // never empty. Needs with equal texts must get equal verdicts and scores.
-type Text = model.Text
+type Text interface {
+	AppendText(text []byte) []byte
+}
 
 // Preparing is implemented by needs that are expensive to compile. Prepare does the part
 // of the compilation that depends on the need alone. It is called for needs with long
@@ -20,7 +22,8 @@ type Preparing interface {
 	Prepare()
 }
 
-// FilterNeed is the part of a pod that a NodeFilter or a StateFilter depends on.
+// FilterNeed is the part of a pod that the verdicts of a filter on single nodes depend
+// on.
 type FilterNeed interface {
 	Text
 	// Compile prepares the need for many nodes. It is called once for all needs with
@@ -124,13 +127,7 @@ type Pending interface {
 	IsPending(code reason.Code) bool
 }
 
-// SharedNeed is implemented by needs of a StateFilter whose Verdicts are Following.
-type SharedNeed interface {
-	// SharesDevices reports whether verdicts depend on changes of state.Versions.Devices.
-	SharesDevices() bool
-}
-
-// CountNeed is the part of a pod that a CountFilter depends on.
+// CountNeed is the part of a pod that a filter with Count depends on.
 type CountNeed interface {
 	Text
 	// Compile prepares the need. It is called once for all needs with equal texts.

@@ -9,16 +9,38 @@
 //
 // # Parts
 //
-// Parts lists everything that a plugin may do. A part is a struct of functions, and its
-// optional functions are nil if the plugin lacks them. A copy of a built-in plugin's part
-// has all of its functions, while a wrapper of an interface could lose one silently. A
-// part of an out-of-tree plugin is known by its pointer and must not be copied. Filter is
-// no part yet: a plugin with the methods of NodeFilter is a filter, see package nodename.
+// Parts lists everything that a plugin may do, and each part lists its optional
+// functions. What a plugin lacks is nil. This is a whole plugin, see package nodename:
 //
 //	plugin.New(plugin.Parts{
 //		Name:      "NodeName",
 //		PreFilter: &plugin.PreFilter{Run: p.PreFilter, Skips: p.Skips},
+//		Filter:    &plugin.Filter{Need: p.FilterNeed},
+//		EnqueueExtensions: &plugin.EnqueueExtensions{Events: []model.EventToRegister{
+//			{Resource: model.NodeEvent, Actions: model.Add},
+//		}},
 //	})
+//
+//	part               functions, the first of which are required
+//	QueueSort          Less
+//	PreEnqueue         Pod, In or Group
+//	EnqueueExtensions  Events; Asked
+//	PreFilter          Run; Skips
+//	Filter             Need, NeedIn, Count or Turn; Varying with Need
+//	PostFilter         Run; Own, Group, Freeing
+//	PreScore           Run
+//	Score              Need, NeedIn, Set or Turn; Varying with Need
+//	PlacementGenerate  Run
+//	PlacementScore     Run
+//	Reserve            Holds
+//	Permit, PreBind    Steps; Done
+//	Bind               Binding, Tries, Retry
+//	PostBind           Steps
+//
+// Filter and Score also declare what they read of a node. A copy of a built-in plugin's
+// part has all of its functions, while a wrapper of an interface could lose one silently.
+// The pointer to a part identifies it: profiles that share a part share its columns, and
+// a part of an out-of-tree plugin must not be copied.
 //
 // # Needs
 //
@@ -33,17 +55,17 @@
 // nodes that is 205,000 plugin calls, once. A call for every pod and node would be 100
 // million.
 //
-// A NodeFilter's needs are compiled in package ingest, off the loop's goroutine. A
-// StateFilter or Score.NeedIn also reads the view in the pod's turn, such as the pod's
-// claims, and then shares columns like the others. A CountFilter depends on the pods
-// around a node and has rules instead of a column. PreScore is part of Score: a nil need
-// is kube-scheduler's Skip, and a need that fails to compile fails the turn. A verdict
-// may be a failure, which fails the turn unless an earlier filter rejects the node.
+// Need is compiled in package ingest, off the loop's goroutine. NeedIn also reads the
+// view in the pod's turn, such as the pod's claims, and then shares columns like the
+// others. Count depends on the pods around a node and has rules instead of a column.
+// PreScore is part of Score: a nil need is kube-scheduler's Skip, and a need that fails
+// to compile fails the turn. A verdict may be a failure, which fails the turn unless an
+// earlier filter rejects the node.
 //
 // A plugin declares the node aspects that it reads, the kinds that it reads besides pods
-// and nodes (Reads), and the events that can help a pod that it rejected. An undeclared
-// read fails the tests that compare with package oracle, since the simulation hides kinds
-// that are not declared.
+// and nodes (Filter.Reads, Parts.Objects), and the events that can help a pod that it
+// rejected. An undeclared read fails the tests that compare with package oracle, since
+// the simulation hides kinds that are not declared.
 //
 // # Optional properties
 //
@@ -61,18 +83,8 @@
 // An interface found by type assertion would be invisible in the contract, and a wrapper
 // would lose it without notice. A copy of a struct cannot lose a field.
 //
-// The parts of a plugin have optional functions, too:
-//
-//   - PreFilter.Skips: the pod alone shows that the plugin restricts nothing, so its
-//     PreFilter is skipped.
-//   - Score.Varying: for some pods, such as those with extended resources backed by
-//     devices, the need depends on the state.
-//   - PreEnqueue.Group, PostFilter.Freeing, PlacementGenerate: for pod groups.
-//
-// Interfaces are still found by type assertion for filters: their kinds, VaryingFilter
-// as Score.Varying, SharedNeed, and Preparing. A need that is Preparing, such as one with
-// 10,000 terms or tolerations, is indexed before the pod reaches the loop. A verdict then
-// costs the node's size, not the need's. The index is kept with the pod
-// (model.Pod.Prepared), and the hash of its text identifies the need. design/limits.md
-// has the limits.
+// One property is a method: a need that is Preparing, such as one with 10,000 terms or
+// tolerations, is indexed before the pod reaches the loop. A verdict then costs the
+// node's size, not the need's. The index is kept with the pod (model.Pod.Prepared), and
+// the hash of its text identifies the need. design/limits.md has the limits.
 package plugin

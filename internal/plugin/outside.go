@@ -15,7 +15,7 @@ import (
 // Out-of-tree plugins are written by users against k8s.io/kube-scheduler/framework. They
 // are not pure functions: they read whole API objects and a snapshot of the cluster, keep
 // state, and do I/O. Their results are therefore never cached across turns, and they have
-// parts of their own here: TurnFilter, Score.Turn and PreScore. At the other extension
+// parts of their own here: Filter.Turn, Score.Turn and PreScore. At the other extension
 // points they have the parts of built-in plugins.
 
 // External runs the out-of-tree plugins of one profile. It holds the pod of the current
@@ -45,18 +45,7 @@ type External interface {
 	Unreserve(p *plan.Placement)
 }
 
-// TurnFilter is a filter whose verdicts are not cached. In each of the pod's turns it
-// runs on the nodes that pass the built-in filters.
-type TurnFilter interface {
-	Filter
-	// FilterTurn returns the verdicts in a view: the view of the pod's turn, or a dry run
-	// of it. In a dry run, the plugin's AddPod and RemovePod have been applied for the
-	// pods that differ. Nil means that every node passes: kube-scheduler's Skip at
-	// PreFilter. An error fails the turn.
-	FilterTurn(v state.View) (TurnVerdicts, error)
-}
-
-// TurnVerdicts are the verdicts of a TurnFilter in one view, valid until the turn ends.
+// TurnVerdicts are the verdicts of Filter.Turn in one view, valid until the turn ends.
 // Each code numbers a distinct status, so that many nodes share a code. Equal statuses
 // have equal codes in all views of a turn.
 type TurnVerdicts interface {

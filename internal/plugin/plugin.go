@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -14,21 +15,20 @@ import (
 // MaxScore is the best score of a node after normalization.
 const MaxScore = 100
 
-// Plugin is a built-in plugin of one profile. Its arguments have been validated. It
-// implements the interfaces of Filter and EnqueueExtensions; Parts has its other points.
-type Plugin interface {
-	// Name is kube-scheduler's name of the plugin.
-	Name() string
-}
-
-// Parts are a plugin's parts at the extension points. Parts that are nil do not exist.
+// Parts are a built-in plugin of one profile: its parts at the extension points. Parts
+// that are nil do not exist.
 type Parts struct {
 	// Name is kube-scheduler's name of the plugin.
 	Name string
+	// Objects are the kinds of API objects besides pods and nodes that the plugin reads
+	// at any point. They are watched. New adds the kinds in Filter.Reads.
+	Objects []model.Kind
 
 	QueueSort         *QueueSort
 	PreEnqueue        *PreEnqueue
+	EnqueueExtensions *EnqueueExtensions
 	PreFilter         *PreFilter
+	Filter            *Filter
 	PostFilter        *PostFilter
 	PreScore          *PreScore
 	Score             *Score
@@ -41,8 +41,21 @@ type Parts struct {
 	PostBind          *PostBind
 }
 
-// New returns the plugin with its name in each of its parts.
+// New returns the plugin with its name in each of its parts. What its filter reads is
+// added to Objects, and to the events of EnqueueExtensions.
 func New(p Parts) *Parts {
+	if p.Filter != nil {
+		p.Filter.Name = p.Name
+		for _, kind := range p.Filter.Reads.Objects {
+			if !slices.Contains(p.Objects, kind) {
+				p.Objects = append(slices.Clip(p.Objects), kind)
+			}
+		}
+		p.addEvents()
+	}
+	if p.EnqueueExtensions != nil {
+		p.EnqueueExtensions.Name = p.Name
+	}
 	if p.QueueSort != nil {
 		p.QueueSort.Name = p.Name
 	}
@@ -115,20 +128,16 @@ type QueueSort struct {
 }
 
 // EnqueueExtensions registers the events that may make a rejected pod schedulable.
-type EnqueueExtensions interface {
-	Plugin
-	// EventsToRegister returns the events, with their hints and with the keys by which an
-	// event finds the pods that it can help.
-	EventsToRegister() []model.EventToRegister
-}
-
-// StateEnqueueExtensions are EnqueueExtensions whose hints depend on objects that a pod
-// refers to. See model.AskedHint.
-type StateEnqueueExtensions interface {
-	EnqueueExtensions
-	// AskedIn returns the pod's demands on the cluster, as far as hints depend on them.
-	// It is called when the plugin parks or holds the pod.
-	AskedIn(v state.View, pod *model.Pod) model.Need
+type EnqueueExtensions struct {
+	Name string
+	// Events are the events, with their hints and with the keys by which an event finds
+	// the pods that it can help. New adds an event without a hint for each input of
+	// Filter that no event covers, see Reads.
+	Events []model.EventToRegister
+	// Asked is set if hints depend on objects that a pod refers to, see model.AskedHint.
+	// It returns the pod's demands on the cluster, as far as hints depend on them. It is
+	// called when the plugin parks or holds the pod.
+	Asked func(v state.View, pod *model.Pod) model.Need
 }
 
 // PreFilter runs before any node is checked.
@@ -166,64 +175,52 @@ type PreFilterResult struct {
 // IsZero reports whether the result restricts nothing.
 func (r *PreFilterResult) IsZero() bool { return !r.Narrowed && r.Rejection == "" && r.Err == nil }
 
-// Filter plugins decide on which nodes a pod may run. Each is a NodeFilter, a
-// StateFilter, a CountFilter or a TurnFilter.
-type Filter interface{ Plugin }
-
-// NodeFilter has verdicts that depend on the pod and one node. The engine stores them in
-// a column for each need.
-type NodeFilter interface {
-	Filter
-	// FilterNeed reduces the pod to the part that determines the verdict on any node. Nil
-	// means that every node passes: kube-scheduler's PreFilter Skip. It is called before
-	// the pod reaches the loop.
-	FilterNeed(pod *model.Pod) FilterNeed
-	// FilterReads returns the aspects of a node that verdicts depend on.
-	FilterReads() model.Aspect
+// Filter decides on which nodes a pod may run. Exactly one of Need, NeedIn, Count and
+// Turn is set. The filter is then a node filter, a state filter, a count filter or a turn
+// filter.
+type Filter struct {
+	Name string
+	// Reads are the inputs of the verdicts besides the pod. They are not set with Turn.
+	Reads Reads
+	// Need reduces the pod to the part that determines the verdict on any node. The
+	// verdicts depend on the pod and one node. The engine stores them in a column for
+	// each need. Nil means that every node passes: kube-scheduler's PreFilter Skip. It is
+	// called before the pod reaches the loop.
+	Need func(pod *model.Pod) FilterNeed
+	// Varying is set, with Need, if the needs of some pods depend on more than the pod.
+	// It returns the need of such a pod. For other pods varies is false, and Need
+	// applies. It is called in each of a pod's turns.
+	Varying func(v state.View, pod *model.Pod) (need FilterNeed, varies bool)
+	// NeedIn is Need for a filter whose needs depend on more than the pod: on objects
+	// that the pod refers to, such as its claims. It is called in each of the pod's
+	// turns. A dry run reuses the needs of its turn, because only the usage of the node
+	// itself differs there. An error fails the turn.
+	NeedIn func(v state.View, pod *model.Pod) (StateNeed, error)
+	// Count is Need for a filter whose verdicts depend on the pods around a node. It has
+	// no column, because placing one pod changes a count that many nodes share.
+	Count func(pod *model.Pod) CountNeed
+	// Turn returns the verdicts of an out-of-tree plugin, which are not cached. In each
+	// of the pod's turns the filter runs on the nodes that pass the built-in filters.
+	//
+	// The verdicts are for a view: the view of the pod's turn, or a dry run of it. In a
+	// dry run, the plugin's AddPod and RemovePod have been applied for the pods that
+	// differ. Nil means that every node passes: kube-scheduler's Skip at PreFilter. An
+	// error fails the turn.
+	Turn func(v state.View) (TurnVerdicts, error)
 }
 
-// VaryingFilter is a NodeFilter that acts as a StateFilter for some pods: their needs
-// depend on more than the pod.
-type VaryingFilter interface {
-	NodeFilter
-	// VaryingFilterNeed returns the need of such a pod. For other pods varies is false,
-	// and FilterNeed applies. It is called in each of a pod's turns.
-	VaryingFilterNeed(v state.View, pod *model.Pod) (need FilterNeed, varies bool)
+// StateNeed is the result of Filter.NeedIn. The zero value passes every node.
+type StateNeed struct {
+	Need FilterNeed
+	// Rejection, unless it is empty, rejects every node.
+	Rejection string
+	// SharesDevices means that verdicts depend on changes of state.Versions.Devices. It
+	// is set only if Verdicts.Following is.
+	SharesDevices bool
 }
 
-// StateFilter is a filter whose needs depend on more than the pod: on objects that the
-// pod refers to, such as its claims. A dry run reuses the needs of its turn, because only
-// the usage of the node itself differs there.
-type StateFilter interface {
-	Filter
-	// FilterNeedIn is FilterNeed, called in each of the pod's turns. A non-empty
-	// rejection rejects every node. An error fails the turn.
-	FilterNeedIn(v state.View, pod *model.Pod) (need FilterNeed, rejection string, err error)
-	// FilterReads returns the aspects of a node that verdicts depend on.
-	FilterReads() model.Aspect
-	// Reads returns the kinds of other objects that the plugin reads.
-	Reads() []model.Kind
-}
-
-// CountFilter has verdicts that depend on the pods around a node. It has no column,
-// because placing one pod changes a count that many nodes share.
-type CountFilter interface {
-	Filter
-	// CountNeed reduces the pod to the part that determines the verdicts. Nil means that
-	// every node passes. It is called before the pod reaches the loop.
-	CountNeed(pod *model.Pod) CountNeed
-	// CountReads returns the inputs of the verdicts.
-	CountReads() Reads
-}
-
-// AsFilter returns the plugin as a Filter plugin, if it is one.
-func AsFilter(p Plugin) (f Filter, ok bool) {
-	switch p.(type) {
-	case NodeFilter, StateFilter, CountFilter, TurnFilter:
-		return p, true
-	}
-	return nil, false
-}
+// HasColumn reports whether verdicts depend on the pod and one node.
+func (f *Filter) HasColumn() bool { return f.Need != nil || f.NeedIn != nil }
 
 // PostFilter makes room for a pod without a feasible node, or explains why it cannot.
 type PostFilter struct {
@@ -392,8 +389,8 @@ type Score struct {
 	// It returns the need of such a pod. For other pods varies is false, and Need
 	// applies. It is called in each of the pod's turns that score nodes.
 	Varying func(v state.View, pod *model.Pod) (need ScoreNeed, varies bool)
-	// NeedIn is Need for a plugin whose needs depend on more than the pod, like those of
-	// a StateFilter. It is called in each of the pod's turns that score nodes. An error
+	// NeedIn is Need for a plugin whose needs depend on more than the pod, see
+	// Filter.NeedIn. It is called in each of the pod's turns that score nodes. An error
 	// fails the turn.
 	NeedIn func(v state.View, pod *model.Pod) (ScoreNeed, error)
 	// Set is Need for a plugin that scores all feasible nodes together. It is called

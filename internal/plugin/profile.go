@@ -16,14 +16,14 @@ type Profile struct {
 	Name              string
 	QueueSort         *QueueSort
 	PreEnqueue        []*PreEnqueue
-	EnqueueExtensions []EnqueueExtensions
+	EnqueueExtensions []*EnqueueExtensions
 	PreFilters        []*PreFilter
-	// PreFilterOrder names the plugins at PreFilter in order, including StateFilters. The
-	// first plugin that rejects a pod is reported. If it is empty, StateFilters come
-	// last, in the order of Filters.
+	// PreFilterOrder names the plugins at PreFilter in order, including filters with
+	// NeedIn. The first plugin that rejects a pod is reported. If it is empty, these
+	// filters come last, in the order of Filters.
 	PreFilterOrder []string
 	// Filters run in this order. The first filter that rejects a node is reported.
-	Filters     []Filter
+	Filters     []*Filter
 	PostFilters []*PostFilter
 	PreScores   []*PreScore
 	Scores      []Weighted
@@ -141,58 +141,74 @@ func (p *PreEnqueue) run(v state.View, pod *model.Pod) (reason string) {
 // before the pod reaches the loop, in the goroutine that compiles pods.
 func (p *Profile) Compile(pod *model.Pod) {
 	needs := make([]model.Need, len(p.Filters)+len(p.Scores))
+	var ready prepared
 	pod.Prepared = nil
-	set := func(at int, text Text) {
-		need, long := needOf(text)
-		if needs[at] = need; !long {
+	add := func(need preparedNeed) {
+		interned, long := needOf(need.need)
+		if needs[need.at] = interned; !long {
 			return
 		}
-		if preparing, ok := text.(Preparing); ok {
+		if preparing, ok := need.need.(Preparing); ok {
 			preparing.Prepare()
-			pod.Prepared = append(pod.Prepared, model.PreparedNeed{At: at, Need: text})
+			ready = append(ready, need)
 		}
 	}
+	// others have their needs in the pod's turn
 	for i, f := range p.Filters {
-		set(i, filterText(f, pod))
+		switch {
+		case f.Need != nil:
+			need := f.Need(pod)
+			add(preparedNeed{at: i, need: need, filter: need})
+		case f.Count != nil:
+			need := f.Count(pod)
+			add(preparedNeed{at: i, need: need, count: need})
+		}
 	}
 	for i, s := range p.Scores {
-		set(len(p.Filters)+i, scoreText(s.Score, pod))
+		switch {
+		case s.Need != nil:
+			need := s.Need(pod)
+			add(preparedNeed{at: len(p.Filters) + i, need: need, score: need})
+		case s.Set != nil:
+			need := s.Set(pod)
+			add(preparedNeed{at: len(p.Filters) + i, need: need, set: need})
+		}
+	}
+	if ready != nil {
+		pod.Prepared = ready
 	}
 	pod.Needs, pod.SkipsPreFilter = needs, p.skipped(pod)
 }
 
-// FilterNeed returns the pod's need of the filter at a position of the profile. A long
-// need has been prepared.
-func (p *Profile) FilterNeed(at int, f NodeFilter, pod *model.Pod) FilterNeed {
-	if prepared, ok := pod.PreparedAt(at).(FilterNeed); ok {
-		return prepared
+// FilterNeed returns the pod's need of a Filter plugin with Need at a position of the
+// profile. A long need has been prepared.
+func (p *Profile) FilterNeed(at int, pod *model.Pod) FilterNeed {
+	if ready := preparedOf(pod).at(at).filter; ready != nil {
+		return ready
 	}
-	return f.FilterNeed(pod)
+	return p.Filters[at].Need(pod)
 }
 
-// ScoreNeed returns the pod's need of the Score plugin at a position of the profile. A
-// long need has been prepared.
+// ScoreNeed is FilterNeed for a Score plugin with Need.
 func (p *Profile) ScoreNeed(at int, pod *model.Pod) ScoreNeed {
-	if prepared, ok := pod.PreparedAt(len(p.Filters) + at).(ScoreNeed); ok {
-		return prepared
+	if ready := preparedOf(pod).at(len(p.Filters) + at).score; ready != nil {
+		return ready
 	}
 	return p.Scores[at].Need(pod)
 }
 
-// CountNeed returns the pod's need of the CountFilter at a position of the profile. A
-// long need has been prepared.
-func (p *Profile) CountNeed(at int, f CountFilter, pod *model.Pod) CountNeed {
-	if prepared, ok := pod.PreparedAt(at).(CountNeed); ok {
-		return prepared
+// CountNeed is FilterNeed for a Filter plugin with Count.
+func (p *Profile) CountNeed(at int, pod *model.Pod) CountNeed {
+	if ready := preparedOf(pod).at(at).count; ready != nil {
+		return ready
 	}
-	return f.CountNeed(pod)
+	return p.Filters[at].Count(pod)
 }
 
-// SetNeed returns the pod's need of a Score plugin with Set at a position of the profile.
-// A long need has been prepared.
+// SetNeed is FilterNeed for a Score plugin with Set.
 func (p *Profile) SetNeed(at int, pod *model.Pod) SetNeed {
-	if prepared, ok := pod.PreparedAt(len(p.Filters) + at).(SetNeed); ok {
-		return prepared
+	if ready := preparedOf(pod).at(len(p.Filters) + at).set; ready != nil {
+		return ready
 	}
 	return p.Scores[at].Set(pod)
 }
@@ -229,24 +245,4 @@ func needOf(need Text) (interned model.Need, long bool) {
 		texts.Put(text)
 	}
 	return interned, long
-}
-
-func filterText(f Filter, pod *model.Pod) Text {
-	switch f := f.(type) {
-	case NodeFilter:
-		return f.FilterNeed(pod)
-	case CountFilter:
-		return f.CountNeed(pod)
-	}
-	return nil // a StateFilter's needs are computed in the pod's turn
-}
-
-func scoreText(s *Score, pod *model.Pod) Text {
-	switch {
-	case s.Need != nil:
-		return s.Need(pod)
-	case s.Set != nil:
-		return s.Set(pod)
-	}
-	return nil // others have their needs in the pod's turn
 }

@@ -1,6 +1,8 @@
 package plugin
 
 import (
+	"slices"
+
 	"github.com/berth-scheduler/berth/internal/cluster/state"
 	"github.com/berth-scheduler/berth/internal/model"
 )
@@ -8,7 +10,8 @@ import (
 // Reads declares the inputs of a filter besides the pod.
 //
 // The declaration determines which node changes make a column stale, which kinds are
-// watched, and which events can help a rejected pod (see Events). A forgotten
+// watched, and which events can help a rejected pod. New registers the inputs that no
+// event of the plugin's EnqueueExtensions covers, without a hint. A forgotten
 // registration therefore wakes too many pods, never too few. Hints are trusted, and any
 // registration for a kind of objects counts for all of its actions.
 type Reads struct {
@@ -21,31 +24,15 @@ type Reads struct {
 	Objects []model.Kind
 }
 
-// ReadsOf returns the declared inputs of a plugin's filter. ok is false if the plugin has
-// no filter, or a filter whose verdicts are not cached.
-func ReadsOf(p Plugin) (r Reads, ok bool) {
-	switch f := p.(type) {
-	case StateFilter:
-		r = Reads{Nodes: f.FilterReads(), Objects: f.Reads()}
-	case NodeFilter:
-		r.Nodes = f.FilterReads()
-	case CountFilter:
-		r = f.CountReads()
-	default:
-		return r, false
+// addEvents registers the inputs of the filter that no event covers, without a hint.
+func (p *Parts) addEvents() {
+	if p.Filter.Turn != nil {
+		return // it declares no inputs
 	}
-	return r, true
-}
-
-// Events returns the events that can help a pod that the plugin rejected. These are the
-// plugin's own registrations, each narrowed by a hint, and the declared inputs of its
-// filter that no registration covers, without a hint.
-func Events(x EnqueueExtensions) []model.EventToRegister {
-	own := x.EventsToRegister()
-	reads, ok := ReadsOf(x)
-	if !ok {
-		return own
+	if p.EnqueueExtensions == nil {
+		p.EnqueueExtensions = &EnqueueExtensions{}
 	}
+	reads, own := &p.Filter.Reads, p.EnqueueExtensions.Events
 	var missing []model.EventToRegister
 	need := func(resource model.EventResource, actions model.Action) {
 		for i := range own {
@@ -65,7 +52,7 @@ func Events(x EnqueueExtensions) []model.EventToRegister {
 			need(resource, model.AllActions)
 		}
 	}
-	return append(own[:len(own):len(own)], missing...)
+	p.EnqueueExtensions.Events = append(slices.Clip(own), missing...)
 }
 
 func mentions(events []model.EventToRegister, resource model.EventResource) bool {

@@ -12,6 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/model/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
 // The times equal kube-scheduler's. Early attempts are limited to a thousand at once and
@@ -145,7 +146,7 @@ func (several) EventsToRegister() []model.EventToRegister {
 // them.
 func TestFindAllCountsIndexes(t *testing.T) {
 	q, err := New(Config{
-		Profiles:       []*plugin.Profile{{QueueSort: prioritysort.New().Parts().QueueSort, EnqueueExtensions: []plugin.EnqueueExtensions{several{}, &fit{}}}},
+		Profiles:       []*plugin.Profile{{QueueSort: prioritysort.New().Parts().QueueSort, EnqueueExtensions: plugintest.Registering(several{}, &fit{})}},
 		BackoffInitial: time.Second, MaxBackoff: 10 * time.Second, MaxParked: 5 * time.Minute,
 	})
 	if err != nil {

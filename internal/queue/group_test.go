@@ -34,7 +34,7 @@ type groupQueue struct {
 func newGroupQueue(t *testing.T, more ...*plugin.PreEnqueue) *groupQueue {
 	t.Helper()
 	q, err := New(Config{
-		Profiles: []*plugin.Profile{{QueueSort: prioritysort.New().Parts().QueueSort, PreEnqueue: append([]*plugin.PreEnqueue{plugintest.PartsOf(gate{}).PreEnqueue, plugintest.PartsOf(gangscheduling.New()).PreEnqueue}, more...), EnqueueExtensions: []plugin.EnqueueExtensions{&fit{}}}},
+		Profiles: []*plugin.Profile{{QueueSort: prioritysort.New().Parts().QueueSort, PreEnqueue: append([]*plugin.PreEnqueue{plugintest.PartsOf(gate{}).PreEnqueue, plugintest.PartsOf(gangscheduling.New()).PreEnqueue}, more...), EnqueueExtensions: plugintest.Registering(&fit{})}},
 		Groups:   true, BackoffInitial: time.Second, MaxBackoff: 10 * time.Second, MaxParked: 5 * time.Minute,
 	})
 	if err != nil {

@@ -34,7 +34,7 @@ func TestNothingIsKeptOfPodsThatAreGone(t *testing.T) {
 	}
 	var plugins []string
 	for _, x := range defaults.Profiles[0].EnqueueExtensions {
-		plugins = append(plugins, x.Name())
+		plugins = append(plugins, x.Name)
 	}
 	const rounds, settled = 40, 5
 	var memory queue.Memory

@@ -82,7 +82,7 @@ func newOutsideQueue(t *testing.T, changes ...func(*plugin.Profile)) *outsideQue
 	o := &outsider{name: "Quota", holds: map[string]bool{}}
 	p := &plugin.Profile{
 		QueueSort: prioritysort.New().Parts().QueueSort, PreEnqueue: []*plugin.PreEnqueue{plugintest.PartsOf(o).PreEnqueue},
-		EnqueueExtensions: []plugin.EnqueueExtensions{o, &fit{}, defaults{}, everything{}},
+		EnqueueExtensions: plugintest.Registering(o, &fit{}, defaults{}, everything{}),
 	}
 	for _, change := range changes {
 		change(p)
@@ -313,7 +313,7 @@ func (f *follower) EventsToRegister() []model.EventToRegister {
 func TestHeldPodChanges(t *testing.T) {
 	f := &follower{outsider: &outsider{name: "Follower", holds: map[string]bool{"p": true}}}
 	q := newOutsideQueue(t, func(p *plugin.Profile) {
-		p.PreEnqueue, p.EnqueueExtensions = []*plugin.PreEnqueue{plugintest.PartsOf(f).PreEnqueue}, append(p.EnqueueExtensions, f)
+		p.PreEnqueue, p.EnqueueExtensions = []*plugin.PreEnqueue{plugintest.PartsOf(f).PreEnqueue}, append(p.EnqueueExtensions, plugintest.PartsOf(f).EnqueueExtensions)
 	})
 	labelled := func(value string) *model.Pod {
 		object := pod("p", 0).Object.DeepCopy()

@@ -12,20 +12,20 @@ import (
 // profile is a profile with the events that its plugins register.
 type profile struct {
 	*plugin.Profile
-	registered      map[string][]model.EventToRegister       // by plugin
-	asking          map[string]plugin.StateEnqueueExtensions // by name
+	registered      map[string][]model.EventToRegister   // by plugin
+	asking          map[string]*plugin.EnqueueExtensions // those with Asked, by name
 	holdsPreemptors bool
 }
 
 func newProfile(p *plugin.Profile) profile {
-	known := profile{p, map[string][]model.EventToRegister{}, map[string]plugin.StateEnqueueExtensions{}, holdsPreemptors(p)}
+	known := profile{p, map[string][]model.EventToRegister{}, map[string]*plugin.EnqueueExtensions{}, holdsPreemptors(p)}
 	if len(p.Extenders) > 0 {
 		known.registered[plugin.ExtenderName] = model.DefaultEvents()
 	}
 	for _, x := range p.EnqueueExtensions {
-		known.registered[x.Name()] = plugin.Events(x)
-		if asking, ok := x.(plugin.StateEnqueueExtensions); ok {
-			known.asking[x.Name()] = asking
+		known.registered[x.Name] = x.Events
+		if x.Asked != nil {
+			known.asking[x.Name] = x
 		}
 	}
 	return known
@@ -154,7 +154,7 @@ func (p *parkedIndex) add(e *entry, profile profile, v state.View) {
 	for _, plugin := range plugins {
 		var asked model.Need
 		if asking := profile.asking[plugin]; asking != nil {
-			asked = asking.AskedIn(v, e.pod)
+			asked = asking.Asked(v, e.pod)
 		}
 		for _, x := range p.byPlugin[e.under(plugin)].indexes {
 			m := &e.memberships[i]

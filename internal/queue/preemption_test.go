@@ -31,7 +31,7 @@ func preemptingQueue(t *testing.T, held bool) *Queue {
 		pre = append(pre, plugintest.PartsOf(preemptionGate{}).PreEnqueue)
 	}
 	q, err := New(Config{
-		Profiles:       []*plugin.Profile{{QueueSort: prioritysort.New().Parts().QueueSort, PreEnqueue: pre, EnqueueExtensions: []plugin.EnqueueExtensions{&fit{}}}},
+		Profiles:       []*plugin.Profile{{QueueSort: prioritysort.New().Parts().QueueSort, PreEnqueue: pre, EnqueueExtensions: plugintest.Registering(&fit{})}},
 		BackoffInitial: time.Second, MaxBackoff: 10 * time.Second, MaxParked: 5 * time.Minute,
 	})
 	if err != nil {

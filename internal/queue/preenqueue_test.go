@@ -48,7 +48,7 @@ func TestPreEnqueueReadsTheCluster(t *testing.T) {
 	s, p := state.New(), &needsVolume{}
 	q, err := New(Config{
 		Profiles: []*plugin.Profile{{
-			QueueSort: prioritysort.New().Parts().QueueSort, PreEnqueue: []*plugin.PreEnqueue{plugintest.PartsOf(gate{}).PreEnqueue, plugintest.PartsOf(p).PreEnqueue}, EnqueueExtensions: []plugin.EnqueueExtensions{&fit{}, p},
+			QueueSort: prioritysort.New().Parts().QueueSort, PreEnqueue: []*plugin.PreEnqueue{plugintest.PartsOf(gate{}).PreEnqueue, plugintest.PartsOf(p).PreEnqueue}, EnqueueExtensions: plugintest.Registering(&fit{}, p),
 		}},
 		State: s, BackoffInitial: time.Second, MaxBackoff: 10 * time.Second, MaxParked: 5 * time.Minute,
 	})

@@ -30,7 +30,7 @@ func newQueue(t testing.TB) *Queue {
 	t.Helper()
 	q, err := New(Config{
 		Profiles: []*plugin.Profile{{
-			QueueSort: prioritysort.New().Parts().QueueSort, PreEnqueue: []*plugin.PreEnqueue{plugintest.PartsOf(gate{}).PreEnqueue}, EnqueueExtensions: []plugin.EnqueueExtensions{&fit{}},
+			QueueSort: prioritysort.New().Parts().QueueSort, PreEnqueue: []*plugin.PreEnqueue{plugintest.PartsOf(gate{}).PreEnqueue}, EnqueueExtensions: plugintest.Registering(&fit{}),
 		}},
 		BackoffInitial: time.Second, MaxBackoff: 10 * time.Second, MaxParked: 5 * time.Minute,
 	})

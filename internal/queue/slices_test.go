@@ -268,7 +268,7 @@ func TestNothingIsForgottenBetweenSlices(t *testing.T) {
 				if r.IntN(5) == 0 {
 					queue.SettlePod(q, now, w, plan.Decision{Outcome: plan.Terminating})
 				} else {
-					by := one(r, profile.EnqueueExtensions...).Name()
+					by := one(r, profile.EnqueueExtensions...).Name
 					queue.SettlePod(q, now, w, plan.Decision{Outcome: plan.Unschedulable, Rejection: &plan.Rejection{Plugins: []string{by}}})
 					parked[pod.Key()] = parkedPod{pod, by}
 				}
@@ -300,7 +300,7 @@ type parkedPod struct {
 
 func (p parkedPod) helped(rules queue.Config, v state.View, event model.Event) bool {
 	for _, x := range rules.Profiles[0].EnqueueExtensions {
-		if x.Name() == p.by {
+		if x.Name == p.by {
 			return accepts(x, v, p.pod, event)
 		}
 	}

@@ -117,14 +117,14 @@ func rulesOf(t testing.TB, r *rand.Rand) queue.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	others := map[string]plugin.EnqueueExtensions{
-		added.Name(): added, spread.Name(): spread, tainttoleration.Name: tainttoleration.New(tainttoleration.WithComparisons),
+	others := map[string]*plugin.Parts{
+		added.Name(): added.Parts(), spread.Name(): spread.Parts(), tainttoleration.Name: tainttoleration.New(tainttoleration.WithComparisons).Parts(),
 	}
 	profile := *rules.Profiles[0]
 	profile.EnqueueExtensions = slices.Clone(profile.EnqueueExtensions)
 	for i, x := range profile.EnqueueExtensions {
-		if other := others[x.Name()]; other != nil {
-			profile.EnqueueExtensions[i] = other
+		if other := others[x.Name]; other != nil {
+			profile.EnqueueExtensions[i] = other.EnqueueExtensions
 		}
 	}
 	rules.Profiles = []*plugin.Profile{&profile}
@@ -147,12 +147,12 @@ func compiled(profile *plugin.Profile, objects []*v1.Pod) []*model.Pod {
 func wakesWhatHintsAccept(t *testing.T, rules queue.Config, waiting []*model.Pod, event model.Event) (woken, kept int64) {
 	t.Helper()
 	for _, x := range rules.Profiles[0].EnqueueExtensions {
-		q := parkedUnder(t, rules, waiting, x.Name())
+		q := parkedUnder(t, rules, waiting, x.Name)
 		wakeWholly(t, q, noon.Add(time.Hour), state.Delta{Events: []model.Event{event}})
 		for _, pod := range waiting {
 			want := event.Reaches(pod.Priority) && accepts(x, q.State().View(), pod, event)
 			if got := q.PlaceOf(pod.Key()) != "parked"; got != want {
-				t.Fatalf("%s of %s, rejected by %s, is woken: %t, its hint says %t", event.Label(), pod, x.Name(), got, want)
+				t.Fatalf("%s of %s, rejected by %s, is woken: %t, its hint says %t", event.Label(), pod, x.Name, got, want)
 			}
 			if want {
 				woken++
@@ -165,12 +165,12 @@ func wakesWhatHintsAccept(t *testing.T, rules queue.Config, waiting []*model.Pod
 }
 
 // accepts reports whether a hint of a plugin accepts an event for a pod that it rejects.
-func accepts(x plugin.EnqueueExtensions, v state.View, pod *model.Pod, event model.Event) bool {
+func accepts(x *plugin.EnqueueExtensions, v state.View, pod *model.Pod, event model.Event) bool {
 	var asked model.Need
-	if asking, ok := x.(plugin.StateEnqueueExtensions); ok {
-		asked = asking.AskedIn(v, pod)
+	if x.Asked != nil {
+		asked = x.Asked(v, pod)
 	}
-	return slices.ContainsFunc(x.EventsToRegister(), func(i model.EventToRegister) bool {
+	return slices.ContainsFunc(x.Events, func(i model.EventToRegister) bool {
 		return i.Helps(pod, event) && (i.Asked == nil || i.Asked.Hint(asked, event))
 	})
 }

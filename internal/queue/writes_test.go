@@ -44,7 +44,7 @@ func newAwaitingQueue(t *testing.T, slice int) *groupQueue {
 	q, err := New(Config{
 		Profiles: []*plugin.Profile{{
 			QueueSort: prioritysort.New().Parts().QueueSort, PreEnqueue: []*plugin.PreEnqueue{plugintest.PartsOf(gate{}).PreEnqueue, plugintest.PartsOf(gangscheduling.New()).PreEnqueue, plugintest.PartsOf(awaits{}).PreEnqueue},
-			EnqueueExtensions: []plugin.EnqueueExtensions{&fit{}, awaits{}},
+			EnqueueExtensions: plugintest.Registering(&fit{}, awaits{}),
 		}},
 		Groups: true, Slice: slice, BackoffInitial: time.Second, MaxBackoff: 10 * time.Second, MaxParked: 5 * time.Minute,
 	})

@@ -141,7 +141,7 @@ func (s *Snapshot) order(a *Explanation) []string {
 	order := []string{""}
 	profile := s.profiles[a.Profile]
 	for _, f := range profile.Filters {
-		order = append(order, f.Name())
+		order = append(order, f.Name)
 	}
 	for _, n := range profile.PreFilters {
 		if !slices.Contains(order, n.Name) {

@@ -19,6 +19,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/config/absent"
 	"github.com/berth-scheduler/berth/internal/decide/plugins/nodedeclaredfeatures"
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
@@ -335,13 +336,13 @@ func TestDemandsStay(t *testing.T) {
 		Limits:   v1.ResourceList{"example.com/gpu": resource.MustParse("1")},
 	}}}}}
 	declared := nodedeclaredfeatures.New38()
-	var plugins []*absent.Plugin
+	var plugins []*plugin.Parts
 	for _, name := range []string{"GangScheduling"} {
-		plugin, err := absent.New(name)
+		p, err := absent.New(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		plugins = append(plugins, plugin)
+		plugins = append(plugins, p)
 	}
 	for i, pod := range []*v1.Pod{
 		volume(v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}),
@@ -383,7 +384,7 @@ func TestDemandsStay(t *testing.T) {
 				if devices := model.NewPod(pod).Devices; devices != nil {
 					all = append(all, fmt.Sprintf("%+v", *devices))
 				}
-				if rejection := p.PreFilter(state.View{}, model.NewPod(pod)).Rejection; rejection != "" {
+				if rejection := p.PreFilter.Run(state.View{}, model.NewPod(pod)).Rejection; rejection != "" {
 					all = append(all, rejection)
 				}
 			}

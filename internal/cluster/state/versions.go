@@ -1,7 +1,7 @@
 package state
 
 // Versions are the versions of everything that a decision can read of the state. While
-// they are equal, pods with equal needs get equal verdicts on all nodes. A StateFilter
+// they are equal, pods with equal needs get equal verdicts on all nodes. A state filter
 // must include any other input in its need.
 type Versions struct {
 	// Journal is the version of nodes and the pods on them.

@@ -8,11 +8,6 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/cluster/state"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plugin"
-)
-
-var (
-	_ plugin.EnqueueExtensions = (*Plugin)(nil)
 )
 
 // rejecting returns the names of the plugins that reject the pod, and the message of the
@@ -28,9 +23,9 @@ func rejecting(t *testing.T, spec v1.PodSpec) (plugins, text string) {
 			t.Fatal(err)
 		}
 		pod := model.NewPod(&v1.Pod{Spec: spec})
-		result := p.PreFilter(state.View{}, pod)
-		if p.Skips(pod) != result.IsZero() {
-			t.Errorf("%s returns %+v; skips: %t", name, result, p.Skips(pod))
+		result := p.PreFilter.Run(state.View{}, pod)
+		if p.PreFilter.Skips(pod) != result.IsZero() {
+			t.Errorf("%s returns %+v; skips: %t", name, result, p.PreFilter.Skips(pod))
 		}
 		rejection := result.Rejection
 		if result.Narrowed || result.Err != nil {
@@ -98,7 +93,7 @@ func TestEventsToRegister(t *testing.T) {
 		{"pod gone", model.Event{Resource: model.AssignedPodEvent, Action: model.Delete, OldPod: without}, false},
 	} {
 		helps := false
-		for _, event := range p.EventsToRegister() {
+		for _, event := range p.EnqueueExtensions.Events {
 			helps = helps || event.Helps(with, row.event)
 		}
 		if helps != row.want {

@@ -11,7 +11,7 @@ func TestContract(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plugintest.CheckContract(t, p, plugintest.Contract{Name: "GangScheduling", Events: []string{"TargetPodUpdate, hint"}})
+	plugintest.CheckContract(t, plugintest.Of{Own: p}, plugintest.Contract{Name: "GangScheduling", Events: []string{"TargetPodUpdate, hint"}})
 	want := `plugin "Nonsense" is missing, and it is not known which pods need it`
 	if _, err := New("Nonsense"); err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)

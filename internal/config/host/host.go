@@ -162,8 +162,9 @@ func (h *hosted) Handle() fwk.Handle { return h.handle }
 // Adapt returns the adapters of the plugins.
 func (h *hosted) Adapt(o config.Order) (config.Adapters, error) {
 	a := config.Adapters{
-		QueueSort: map[string]*plugin.QueueSort{}, PreEnqueue: map[string]*plugin.PreEnqueue{}, EnqueueExtensions: map[string]plugin.EnqueueExtensions{},
-		PreFilter: map[string]*plugin.PreFilter{}, Filter: map[string]plugin.TurnFilter{}, PostFilter: map[string]*plugin.PostFilter{},
+		Objects:   map[string][]model.Kind{},
+		QueueSort: map[string]*plugin.QueueSort{}, PreEnqueue: map[string]*plugin.PreEnqueue{}, EnqueueExtensions: map[string]*plugin.EnqueueExtensions{},
+		PreFilter: map[string]*plugin.PreFilter{}, Filter: map[string]*plugin.Filter{}, PostFilter: map[string]*plugin.PostFilter{},
 		PreScore: map[string]*plugin.PreScore{}, Score: map[string]*plugin.Score{}, Reserve: map[string]*plugin.Reserve{},
 		Permit: map[string]*plugin.Permit{}, PreBind: map[string]*plugin.PreBind{}, PostBind: map[string]*plugin.PostBind{},
 	}
@@ -173,6 +174,7 @@ func (h *hosted) Adapt(o config.Order) (config.Adapters, error) {
 		if err != nil {
 			return config.Adapters{}, err
 		}
+		a.Objects[name] = points.Objects
 		put(a.QueueSort, name, points.QueueSort)
 		put(a.PreEnqueue, name, points.PreEnqueue)
 		put(a.EnqueueExtensions, name, points.EnqueueExtensions)

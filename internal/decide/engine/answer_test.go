@@ -52,7 +52,7 @@ func TestAnswer(t *testing.T) {
 	}{
 		"scores, and the objections of all filters": {want: all},
 		"a single feasible node is not scored": {
-			change: func(x *small) { x.p.Filters[0].(*rule).codes["c"] = 4 },
+			change: func(x *small) { ruleOf(x.p.Filters[0]).codes["c"] = 4 },
 			want:   "a 0: \nb: UnschedulableAndUnresolvable of F: F1; Unschedulable of G: G2\nc: Unschedulable of F: F4\nd: Unschedulable of G: G3",
 		},
 		"nodes outside of those that PreFilter names": {
@@ -93,11 +93,11 @@ func TestAnswer(t *testing.T) {
 			fails: `running PreFilter plugin "N": broken`,
 		},
 		"a filter fails": {
-			change: func(x *small) { x.p.Filters[0].(*rule).codes["c"] = reason.Failed | 5 },
+			change: func(x *small) { ruleOf(x.p.Filters[0]).codes["c"] = reason.Failed | 5 },
 			fails:  `running "F" filter plugin: F fails 5`,
 		},
 		"a filter fails behind a rejection": {
-			change: func(x *small) { x.p.Filters[1].(*rule).codes["b"] = reason.Failed | 5 },
+			change: func(x *small) { ruleOf(x.p.Filters[1]).codes["b"] = reason.Failed | 5 },
 			want:   strings.Replace(all, "Unschedulable of G: G2", `Error of G: running "G" filter plugin: G fails 5`, 1),
 		},
 		"scores fail": {
@@ -117,7 +117,7 @@ func TestAnswer(t *testing.T) {
 		},
 		"room for a nominated pod": {
 			change: func(x *small) {
-				x.p.Filters[1].(*rule).reads, x.p.Filters[1].(*rule).codes = model.Usage, map[string]reason.Code{"a": 6, "c": 7}
+				ruleOf(x.p.Filters[1]).reads, ruleOf(x.p.Filters[1]).codes = model.Usage, map[string]reason.Code{"a": 6, "c": 7}
 				plugintest.Set(x.s, build.Pod(build.Named("other"), build.NominatedNodeName("c"), priority(1)))
 			},
 			want: "a 335: S 2*0, L 3*100, T 5*7\nb: UnschedulableAndUnresolvable of F: F1\nc: Unschedulable of G: G7\nd 25: S 2*0, L 3*0, T 5*5",
@@ -125,7 +125,7 @@ func TestAnswer(t *testing.T) {
 		"nominated itself, to a node that is not named": {
 			change: func(x *small) {
 				x.p.PreFilters = []*plugin.PreFilter{plugintest.PartsOf(&preFilter{"N", plugin.PreFilterResult{Narrowed: true, Nodes: []string{"a"}}}).PreFilter}
-				x.p.Filters[0].(*rule).codes["c"] = 4
+				ruleOf(x.p.Filters[0]).codes["c"] = 4
 			},
 			pod:  []build.PodOption{build.NominatedNodeName("c")},
 			want: "a 0: \nb: UnschedulableAndUnresolvable of : node(s) didn't satisfy plugin(s) [F N]\nc: Unschedulable of F: F4\nd: UnschedulableAndUnresolvable of : node(s) didn't satisfy plugin(s) [F N]",
@@ -141,10 +141,10 @@ func TestAnswer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newSmall(t, &plugin.Profile{
-				Filters: []plugin.Filter{
+				Filters: plugintest.Filters(
 					&rule{name: "F", codes: map[string]reason.Code{"b": 1 | hard}},
 					&rule{name: "G", codes: map[string]reason.Code{"b": 2, "d": 3}},
-				},
+				),
 				Scores: []plugin.Weighted{
 					{Score: plugintest.PartsOf(&rating{name: "S", raw: map[string]int32{"b": 99, "c": 7}}).Score, Weight: 2},
 					{Score: plugintest.PartsOf(&rating{name: "L", how: model.Largest, raw: map[string]int32{"a": 2, "c": 3, "b": 99}}).Score, Weight: 3},

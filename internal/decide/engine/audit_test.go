@@ -30,7 +30,7 @@ func (odd) Reasons(code reason.Code) []string       { return []string{fmt.Sprint
 // audited returns an engine that remembers one rejection, with a column.
 func audited(t *testing.T) (*Engine, state.View, plan.Member) {
 	t.Helper()
-	p := &plugin.Profile{Name: "p", Filters: []plugin.Filter{odd{}}}
+	p := &plugin.Profile{Name: "p", Filters: plugintest.Filters(odd{})}
 	e, err := New(Config{Profiles: []*plugin.Profile{p}, Audit: true})
 	if err != nil {
 		t.Fatal(err)

@@ -28,11 +28,11 @@ func (e *Engine) Capacity(v state.View, pod *model.Pod, most int, without func(s
 	defer func() { e.added(n) }()
 	var byUse []int
 	for i := range c.needs {
-		f := c.profile.readers[i]
-		if f == nil || len(c.own) > 0 && c.own[i] != nil {
+		f := c.profile.Filters[i]
+		if !f.HasColumn() || len(c.own) > 0 && c.own[i] != nil {
 			continue
 		}
-		switch reads := f.FilterReads(); {
+		switch reads := f.Reads.Nodes; {
 		case c.needs[i].IsZero() || reads&(model.Ports|model.Volumes|model.Devices|model.Supply) != 0:
 			continue
 		case reads&model.Usage != 0:

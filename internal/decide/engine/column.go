@@ -227,7 +227,7 @@ func (c *scoreColumn) isWorn(v state.View) bool {
 	return c.scores.Classes != nil && len(c.scores.Classes.Classes(v)) > fewClasses+2*len(c.values)
 }
 
-// counting is the compiled need of a CountFilter, which has no column.
+// counting is the compiled need of a count filter, which has no column.
 type counting struct {
 	plugin.Counting
 	used  uint64
@@ -468,13 +468,13 @@ func (e *Engine) filterColumn(c *cycle, i int) *filterColumn {
 	if need.IsZero() {
 		return nil
 	}
-	f := c.profile.readers[i]
-	if f == nil {
+	f := c.profile.Filters[i]
+	if !f.HasColumn() {
 		return nil
 	}
 	asked := e.work.Asked
 	e.begin()
-	column := e.filterColumnOf(c, i, need, f.FilterReads()|model.Presence, func() *plugin.Verdicts { return c.here.verdicts[i] })
+	column := e.filterColumnOf(c, i, need, f.Reads.Nodes|model.Presence, func() *plugin.Verdicts { return c.here.verdicts[i] })
 	if e.work.Asked > asked {
 		e.endAt(filterPoint, c.profile, i, Success)
 	}
@@ -531,8 +531,8 @@ func (e *Engine) verdictsOf(c *cycle, i int) *plugin.Verdicts {
 	}
 	var own plugin.FilterNeed
 	e.begin()
-	if f, ok := c.profile.Filters[i].(plugin.NodeFilter); ok && (len(c.own) == 0 || c.own[i] == nil) {
-		own = c.profile.Profile.FilterNeed(i, f, c.pod)
+	if c.profile.Filters[i].Need != nil && (len(c.own) == 0 || c.own[i] == nil) {
+		own = c.profile.FilterNeed(i, c.pod)
 	} else {
 		own = c.own[i]
 	}
@@ -541,12 +541,12 @@ func (e *Engine) verdictsOf(c *cycle, i int) *plugin.Verdicts {
 	return verdicts
 }
 
-// countingOf returns the compiled need of a CountFilter.
-func (e *Engine) countingOf(c *cycle, i int, f plugin.CountFilter) plugin.Counting {
+// countingOf returns the compiled need of a filter with Count.
+func (e *Engine) countingOf(c *cycle, i int) plugin.Counting {
 	id, need := c.profile.ids[i], c.needs[i]
 	have := e.columns.counting.of(id, need)
 	if have == nil {
-		have = &counting{Counting: c.profile.CountNeed(i, f, c.pod).Compile(), bytes: e.columns.makeRoomForCompiled(need)}
+		have = &counting{Counting: c.profile.CountNeed(i, c.pod).Compile(), bytes: e.columns.makeRoomForCompiled(need)}
 		e.columns.counting.put(id, need, have)
 	}
 	have.used = e.columns.clock

@@ -62,7 +62,7 @@ func (s *searchingScore) Score(node state.Node) int32 {
 }
 
 // TestCostlyFilterIsAskedAboutFewNodes has a searching filter behind an ordinary filter
-// and a CountFilter. The searching filter is called for the nodes that pass both, up to
+// and a count filter. The searching filter is called for the nodes that pass both, up to
 // the first node that fails the turn. It is called again only for changed nodes.
 func TestCostlyFilterIsAskedAboutFewNodes(t *testing.T) {
 	const hard, failed = reason.Unresolvable, reason.Failed
@@ -78,7 +78,7 @@ func TestCostlyFilterIsAskedAboutFewNodes(t *testing.T) {
 	} {
 		s := &searching{rule: rule{name: "S", codes: test.codes}}
 		counts := &counted{name: "C", rule: plugin.CountRule{Domains: []int32{0, 1, 0, 0, 0}, Counts: []int32{0, 1}, Max: 0, Code: 7}}
-		x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{&rule{name: "F", codes: map[string]reason.Code{"a": 1}}, counts, s}}, "a", "b", "c", "d", "e")
+		x := newSmall(t, &plugin.Profile{Filters: plugintest.Filters(&rule{name: "F", codes: map[string]reason.Code{"a": 1}}, counts, s)}, "a", "b", "c", "d", "e")
 		for turn := range 3 {
 			if got := decided(x.decide(x.pod())); !strings.HasSuffix(got, test.want) {
 				t.Errorf("%s, turn %d: %s, want %s", name, turn, got, test.want)
@@ -122,7 +122,7 @@ func TestUnfinishedTurnGoesOn(t *testing.T) {
 			runs++
 			return plugin.PostFilterResult{}, nil
 		}
-		x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{s}, Scores: []plugin.Weighted{{Score: plugintest.PartsOf(scores).Score, Weight: 1}}, PostFilters: []*plugin.PostFilter{plugintest.PartsOf(&postFilter{name: "P", run: nothing}).PostFilter}}, nodes...)
+		x := newSmall(t, &plugin.Profile{Filters: plugintest.Filters(s), Scores: []plugin.Weighted{{Score: plugintest.PartsOf(scores).Score, Weight: 1}}, PostFilters: []*plugin.PostFilter{plugintest.PartsOf(&postFilter{name: "P", run: nothing}).PostFilter}}, nodes...)
 		var last plan.Decision
 		turns := 0
 		for last.Outcome = plan.Unfinished; last.Outcome == plan.Unfinished && turns < 20; turns++ {
@@ -139,7 +139,7 @@ func TestUnfinishedTurnGoesOn(t *testing.T) {
 			}
 		}
 		y := newSmall(t, &plugin.Profile{
-			Filters: []plugin.Filter{&rule{name: "S", codes: test.codes}}, Scores: []plugin.Weighted{{Score: plugintest.PartsOf(&scores.rating).Score, Weight: 1}}, PostFilters: []*plugin.PostFilter{plugintest.PartsOf(&postFilter{name: "P", run: nothing}).PostFilter},
+			Filters: plugintest.Filters(&rule{name: "S", codes: test.codes}), Scores: []plugin.Weighted{{Score: plugintest.PartsOf(&scores.rating).Score, Weight: 1}}, PostFilters: []*plugin.PostFilter{plugintest.PartsOf(&postFilter{name: "P", run: nothing}).PostFilter},
 		}, nodes...)
 		if got, want := decided(last), decided(y.decide(y.pod())); got != want || turns != test.turns {
 			t.Errorf("%s: in %d turns %s, want in %d turns %s", name, turns, got, test.turns, want)

@@ -171,10 +171,6 @@ func TestNormalize(t *testing.T) {
 	}
 }
 
-type named string
-
-func (n named) Name() string { return string(n) }
-
 // TestTied finds the positions of the highest total, wherever it stands.
 func TestTied(t *testing.T) {
 	e := &Engine{}
@@ -335,13 +331,13 @@ func TestExtended(t *testing.T) {
 	if len(x.texts) != 2 {
 		t.Errorf("texts %q", x.texts)
 	}
-	p := &profile{Profile: &plugin.Profile{Filters: []plugin.Filter{named("F")}}}
+	p := &profile{Profile: &plugin.Profile{Filters: []*plugin.Filter{{Name: "F"}}}}
 	if p.nameOf(0) != "F" || p.nameOf(1) != plugin.ExtenderName {
 		t.Errorf("%s, %s", p.nameOf(0), p.nameOf(1))
 	}
 }
 
-// TestFailing: a filter whose FilterTurn failed fails for each node, with its error.
+// TestFailing: a filter whose Turn failed fails for each node, with its error.
 func TestFailing(t *testing.T) {
 	f := failing{errors.New("broken")}
 	codes := make([]reason.Code, 2)

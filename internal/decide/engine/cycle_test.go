@@ -64,7 +64,7 @@ func TestPostFilterResults(t *testing.T) {
 		"one fails":                   {[]plugin.PostFilterResult{set, set}, 2, `error broken`},
 		"one fails, but too late":     {[]plugin.PostFilterResult{done, set}, 2, `found evicts [victim] sets b clears [other]`},
 	} {
-		x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{&rule{name: "F", codes: map[string]reason.Code{"a": 1}}}}, "a")
+		x := newSmall(t, &plugin.Profile{Filters: plugintest.Filters(&rule{name: "F", codes: map[string]reason.Code{"a": 1}})}, "a")
 		for i, result := range test.results {
 			x.p.PostFilters = append(x.p.PostFilters, plugintest.PartsOf(&postFilter{"P", func(*postFilterCycle, *model.Pod) (plugin.PostFilterResult, error) {
 				if test.fails == i+1 {
@@ -108,7 +108,7 @@ func TestNothingHelpsAgain(t *testing.T) {
 	var err error
 	ran := 0
 	x := newSmall(t, &plugin.Profile{
-		Filters: []plugin.Filter{&rule{name: "F", codes: map[string]reason.Code{"a": 1}}},
+		Filters: plugintest.Filters(&rule{name: "F", codes: map[string]reason.Code{"a": 1}}),
 		PostFilters: []*plugin.PostFilter{plugintest.PartsOf(&postFilter{"P", func(*postFilterCycle, *model.Pod) (plugin.PostFilterResult, error) {
 			ran++
 			return result, err
@@ -179,7 +179,7 @@ func TestNothingHelpsAgain(t *testing.T) {
 func TestCycleOfPostFilters(t *testing.T) {
 	f, hopeless := &fit{rule{name: "Fit", reads: model.Usage}, 0}, &rule{name: "H", codes: map[string]reason.Code{"hopeless": 2 | reason.Unresolvable, "out": 3}}
 	x := newSmall(t, &plugin.Profile{
-		Filters:    []plugin.Filter{hopeless, f, &rule{name: "Z", reads: model.Labels}},
+		Filters:    plugintest.Filters(hopeless, f, &rule{name: "Z", reads: model.Labels}),
 		PreFilters: []*plugin.PreFilter{plugintest.PartsOf(&preFilter{"N", plugin.PreFilterResult{Narrowed: true, Nodes: []string{"full", "hopeless", "promised"}}}).PreFilter},
 	}, "full", "hopeless", "promised", "out")
 	const full, without, promised, out = 0, 1, 2, 3
@@ -258,26 +258,26 @@ func TestOnlyUsage(t *testing.T) {
 	rejects := map[string]reason.Code{"a": 1}
 	on := build.Pod(build.Named("on"), build.NodeName("a"))
 	for name, test := range map[string]struct {
-		filters        []plugin.Filter
+		filters        []*plugin.Filter
 		extends        bool
 		usage, request bool
 		requests       bool // the pod has requests
 	}{
-		"nothing is read":            {[]plugin.Filter{&rule{name: "F", codes: rejects}}, false, true, false, false},
-		"the request":                {[]plugin.Filter{&fit{rule{name: "F", reads: model.Usage}, 0}}, false, true, true, true},
-		"the request and labels":     {[]plugin.Filter{&fit{rule{name: "F", reads: model.Usage}, 0}, &rule{name: "L", reads: model.Labels}}, false, true, true, true},
-		"usage without a request":    {[]plugin.Filter{&rule{name: "F", reads: model.Usage, codes: rejects}}, false, true, false, false},
-		"usage besides the request":  {[]plugin.Filter{&fit{rule{name: "F", reads: model.Usage}, 0}, &rule{name: "L", reads: model.Usage}}, false, true, false, true},
-		"usage before the request":   {[]plugin.Filter{&rule{name: "L", reads: model.Usage}, &fit{rule{name: "F", reads: model.Usage}, 0}}, false, true, false, true},
-		"another filter rejects":     {[]plugin.Filter{&rule{name: "L", codes: rejects}, &fit{rule{name: "F", reads: model.Usage}, 0}}, false, true, false, true},
-		"another rejects for good":   {[]plugin.Filter{&rule{name: "L", codes: map[string]reason.Code{"a": reason.Unresolvable}}, &fit{rule{name: "F", reads: model.Usage}, 0}}, false, true, true, true},
-		"ports":                      {[]plugin.Filter{&fit{rule{name: "F", reads: model.Usage}, 0}, &rule{name: "L", reads: model.Ports}}, false, false, false, true},
-		"volumes":                    {[]plugin.Filter{&fit{rule{name: "F", reads: model.Usage}, 0}, &rule{name: "L", reads: model.Volumes}}, false, false, false, true},
-		"counts":                     {[]plugin.Filter{&rule{name: "F", codes: rejects}, &counted{name: "C", rule: passing()}}, false, false, false, false},
-		"counts of nothing":          {[]plugin.Filter{&rule{name: "F", codes: rejects}, &counted{name: "C", skips: true}}, false, true, false, false},
-		"a filter from outside":      {[]plugin.Filter{&rule{name: "F", codes: rejects}, &turnRule{rule: rule{name: "T"}}}, false, false, false, false},
-		"one that is skipped":        {[]plugin.Filter{&rule{name: "F", codes: rejects}, &turnRule{rule: rule{name: "T"}, skips: true}}, false, true, false, false},
-		"an extender that was asked": {[]plugin.Filter{&rule{name: "F"}}, true, false, false, false},
+		"nothing is read":            {plugintest.Filters(&rule{name: "F", codes: rejects}), false, true, false, false},
+		"the request":                {plugintest.Filters(&fit{rule{name: "F", reads: model.Usage}, 0}), false, true, true, true},
+		"the request and labels":     {plugintest.Filters(&fit{rule{name: "F", reads: model.Usage}, 0}, &rule{name: "L", reads: model.Labels}), false, true, true, true},
+		"usage without a request":    {plugintest.Filters(&rule{name: "F", reads: model.Usage, codes: rejects}), false, true, false, false},
+		"usage besides the request":  {plugintest.Filters(&fit{rule{name: "F", reads: model.Usage}, 0}, &rule{name: "L", reads: model.Usage}), false, true, false, true},
+		"usage before the request":   {plugintest.Filters(&rule{name: "L", reads: model.Usage}, &fit{rule{name: "F", reads: model.Usage}, 0}), false, true, false, true},
+		"another filter rejects":     {plugintest.Filters(&rule{name: "L", codes: rejects}, &fit{rule{name: "F", reads: model.Usage}, 0}), false, true, false, true},
+		"another rejects for good":   {plugintest.Filters(&rule{name: "L", codes: map[string]reason.Code{"a": reason.Unresolvable}}, &fit{rule{name: "F", reads: model.Usage}, 0}), false, true, true, true},
+		"ports":                      {plugintest.Filters(&fit{rule{name: "F", reads: model.Usage}, 0}, &rule{name: "L", reads: model.Ports}), false, false, false, true},
+		"volumes":                    {plugintest.Filters(&fit{rule{name: "F", reads: model.Usage}, 0}, &rule{name: "L", reads: model.Volumes}), false, false, false, true},
+		"counts":                     {plugintest.Filters(&rule{name: "F", codes: rejects}, &counted{name: "C", rule: passing()}), false, false, false, false},
+		"counts of nothing":          {plugintest.Filters(&rule{name: "F", codes: rejects}, &counted{name: "C", skips: true}), false, true, false, false},
+		"a filter from outside":      {plugintest.Filters(&rule{name: "F", codes: rejects}, &turnRule{rule: rule{name: "T"}}), false, false, false, false},
+		"one that is skipped":        {plugintest.Filters(&rule{name: "F", codes: rejects}, &turnRule{rule: rule{name: "T"}, skips: true}), false, true, false, false},
+		"an extender that was asked": {plugintest.Filters(&rule{name: "F"}), true, false, false, false},
 	} {
 		ran := false
 		x := newSmall(t, &plugin.Profile{Filters: test.filters, PostFilters: []*plugin.PostFilter{plugintest.PartsOf(&postFilter{"P", func(c *postFilterCycle, _ *model.Pod) (plugin.PostFilterResult, error) {

@@ -11,7 +11,7 @@
 // The function decide in engine.go runs five steps. Each takes the result of the step
 // before.
 //
-//   - PreFilter plugins may rule out most nodes, and CountFilters find their counts. A
+//   - PreFilter plugins may rule out most nodes, and count filters find their counts. A
 //     plugin that restricts nothing for a pod (plugin.PreFilter.Skips) is skipped.
 //   - Filter: each column drops the slots that its plugin rejects. Rules about counts
 //     follow, then out-of-tree filters. If other pods are nominated to a node, the pod
@@ -69,7 +69,7 @@
 // next call.
 //
 // PodTopologySpread and InterPodAffinity count the pods around a node. A column would be
-// refilled after every placement, so a CountFilter has none. Its PreFilter finds the
+// refilled after every placement, so a count filter has none. Its PreFilter finds the
 // counts once a turn, Rules returns rules about them for any view of that turn, and the
 // scan looks up count[domain of node]. Their scores are computed for the whole feasible
 // set at once, because normalisation depends on the set.
@@ -122,10 +122,10 @@
 // # Out-of-tree plugins
 //
 // Results of out-of-tree plugins are never cached, and these plugins run after the
-// columns have narrowed the nodes (external.go). A TurnFilter gets all remaining nodes in
-// one call. If none is feasible, and it stands before built-in filters, it also gets the
-// nodes that they reject, because the first rejection counts. Then extenders are called,
-// then PreScore and Score plugins. In dry runs a plugin gets each change through
+// columns have narrowed the nodes (external.go). A turn filter gets all remaining nodes
+// in one call. If none is feasible, and it stands before built-in filters, it also gets
+// the nodes that they reject, because the first rejection counts. Then extenders are
+// called, then PreScore and Score plugins. In dry runs a plugin gets each change through
 // AddPod and RemovePod. Rejections of such pods are not remembered. A profile without
 // such plugins pays nothing.
 //

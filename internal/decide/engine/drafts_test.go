@@ -37,7 +37,7 @@ func TestDecisionsOnDrafts(t *testing.T) {
 		"nowhere":             {model.AsIs, []reason.Code{1, 2, 3, 4}, func(d *state.Draft) { add(d, 0, 2) }, "no: 1 F1, 1 F3, 1 F4 by [F]"},
 	} {
 		f, s := &byPods{rule{name: "F", reads: model.Usage}, test.filter}, &rating{name: "S", how: test.how, reads: model.Usage}
-		x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{f}, Scores: []plugin.Weighted{{Score: plugintest.PartsOf(s).Score, Weight: 1}}}, "a", "b", "c")
+		x := newSmall(t, &plugin.Profile{Filters: plugintest.Filters(f), Scores: []plugin.Weighted{{Score: plugintest.PartsOf(s).Score, Weight: 1}}}, "a", "b", "c")
 		plugintest.Set(x.s, pod("p", "a"), pod("q", "b"), pod("r", "b"))
 		x.decide(x.pod(build.Named("pod")))
 		d := x.s.View().Draft()

@@ -107,7 +107,7 @@ type scratch struct {
 	set        []int64                 // one plugin's scores by position in slots
 	shares     []int64                 // normalised score times weight, by raw score
 	raw        []int32                 // raw scores by slot, of a view with differences
-	turn       map[int32]*turnVerdicts // by the number of the TurnFilter
+	turn       map[int32]*turnVerdicts // by the number of the turn filter
 	sight      sight
 	amounts    amountNeeds
 	chunk      []state.NodeAmounts // of a scan of amounts
@@ -145,15 +145,6 @@ type Counters struct {
 	Detailed, AskedAside int64
 }
 
-// filterAt is a filter of one kind with its position in the profile.
-type filterAt[T plugin.Filter] struct {
-	at     int
-	filter T
-}
-
-// nodeReader is a filter that declares which aspects of a node its verdict depends on.
-type nodeReader interface{ FilterReads() model.Aspect }
-
 // profile is a Profile with the numbers of its plugins.
 type profile struct {
 	*plugin.Profile
@@ -166,19 +157,10 @@ type profile struct {
 	// filters is the number of the list of Filters, part of the key of a remembered
 	// rejection. Profiles with equal lists share it.
 	filters int32
-	// readers holds, by filter, the filters with columns; nil for others.
-	readers []nodeReader
-	// stateful are the StateFilters, in the order in which their needs are computed.
-	stateful []filterAt[plugin.StateFilter]
-	varying  []filterAt[plugin.VaryingFilter]
-	// counts holds, by filter, the CountFilters; nil for others. counting are their
-	// positions.
-	counts   []plugin.CountFilter
-	counting []int
-	// turn holds, by filter, the TurnFilters; nil for others. turnFilters are their
-	// positions.
-	turn        []plugin.TurnFilter
-	turnFilters []int
+	// stateful are the positions of the filters with NeedIn, in the order in which their
+	// needs are computed. varying, counting and turnFilters are those of the filters with
+	// Varying, Count and Turn.
+	stateful, varying, counting, turnFilters []int
 	// scorers are Scores by their kinds.
 	scorers []scorer
 }

@@ -242,7 +242,7 @@ func (a *asksPotential) PostFilter(cycle plugin.Cycle, _ *model.Pod) (plugin.Pos
 }
 
 // TestPreFilterFromOutside has PreFilter plugins that reject, open to preemption or not.
-// A StateFilter stands between them. The configured order counts.
+// A state filter stands between them. The configured order counts.
 func TestPreFilterFromOutside(t *testing.T) {
 	open := func(name string) *says {
 		return &says{name, plugin.PreFilterResult{Rejection: name + " says no", Resolvable: true}}
@@ -276,7 +276,7 @@ func TestPreFilterFromOutside(t *testing.T) {
 			b := withPlugins(t, 4, func(p *plugin.Profile) {
 				p.External = &turn{t: t}
 				p.PostFilters = []*plugin.PostFilter{plugintest.PartsOf(asks).PostFilter}
-				p.Filters = append(p.Filters, &claims{})
+				p.Filters = append(p.Filters, plugintest.Filters(&claims{})...)
 				p.PreFilterOrder = nil
 				for i, s := range test.plugins {
 					p.PreFilters = append(p.PreFilters, plugintest.PartsOf(s).PreFilter)

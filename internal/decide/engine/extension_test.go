@@ -35,23 +35,22 @@ func withPlugins(t *testing.T, nodes int, add func(*plugin.Profile)) *bench {
 	return &bench{state: newBench(t, nodes).state, engine: e, profile: p}
 }
 
-// claims is a StateFilter. The namespace's label "node" names the only node that its pods
-// may run on, which is found in the pod's turn. A namespace without the label rejects its
-// pods, and the value "broken" is an error.
+// claims is a state filter. The namespace's label "node" names the only node that its
+// pods may run on, which is found in the pod's turn. A namespace without the label
+// rejects its pods, and the value "broken" is an error.
 type claims struct{ asked int }
 
 func (*claims) Name() string              { return "Claims" }
 func (*claims) FilterReads() model.Aspect { return 0 }
-func (*claims) Reads() []model.Kind       { return []model.Kind{model.NamespaceKind} }
 
-func (c *claims) FilterNeedIn(v state.View, pod *model.Pod) (plugin.FilterNeed, string, error) {
+func (c *claims) FilterNeedIn(v state.View, pod *model.Pod) (plugin.StateNeed, error) {
 	switch name := v.State().Namespace(pod.Namespace)["node"]; name {
 	case "":
-		return nil, "no claim", nil
+		return plugin.StateNeed{Rejection: "no claim"}, nil
 	case "broken":
-		return nil, "", errors.New("the claim is broken")
+		return plugin.StateNeed{}, errors.New("the claim is broken")
 	default:
-		return &onlyNode{name, c}, "", nil
+		return plugin.StateNeed{Need: &onlyNode{name, c}}, nil
 	}
 }
 
@@ -93,7 +92,7 @@ func claimOf(namespace, node string) model.Change {
 // fails.
 func TestStateFilter(t *testing.T) {
 	filter := &claims{}
-	b := withPlugins(t, 20, func(p *plugin.Profile) { p.Filters = append(p.Filters, filter) })
+	b := withPlugins(t, 20, func(p *plugin.Profile) { p.Filters = append(p.Filters, plugintest.Filters(filter)...) })
 	label := func(node string) {
 		b.state.Apply([]model.Change{claimOf("bench", node)})
 	}
@@ -348,7 +347,7 @@ func TestNominatedPodsChangeNoVersion(t *testing.T) {
 	}
 }
 
-// failing is a NodeFilter that fails for one node and passes all others.
+// failing is a node filter that fails for one node and passes all others.
 type failing string
 
 func (failing) Name() string                              { return "Failing" }
@@ -367,12 +366,11 @@ func (f failing) Filter(node state.Node) (code reason.Code) {
 	return code
 }
 
-// away is a CountFilter that rejects one node.
+// away is a count filter that rejects one node.
 type away string
 
 func (away) Name() string                               { return "Away" }
 func (a away) CountNeed(*model.Pod) plugin.CountNeed    { return a }
-func (away) CountReads() plugin.Reads                   { return plugin.Reads{} }
 func (a away) AppendText(text []byte) []byte            { return append(text, a...) }
 func (a away) Compile() plugin.Counting                 { return a }
 func (away) PreFilter(state.View) (bool, string, error) { return true, "", nil }
@@ -390,12 +388,14 @@ func (a away) Rules(v state.View, to []plugin.CountRule) []plugin.CountRule {
 // column rejects. The failure does not count. Nor does a failure for a node outside those
 // that a PreFilter names.
 func TestFailureOfRejectedNode(t *testing.T) {
-	b := withPlugins(t, 100, func(p *plugin.Profile) { p.Filters = append(p.Filters, away("node-00003"), failing("node-00003")) })
+	b := withPlugins(t, 100, func(p *plugin.Profile) {
+		p.Filters = append(p.Filters, plugintest.Filters(away("node-00003"), failing("node-00003"))...)
+	})
 	d := b.engine.Decide(b.state.View(), plan.Alone(b.pod(0, shapes["plain"])))
 	if d.Outcome != plan.Placed || d.Feasible != 94 { // five are tainted
 		t.Errorf("rejected before: %+v", d)
 	}
-	b = withPlugins(t, 100, func(p *plugin.Profile) { p.Filters = append(p.Filters, failing("node-00003")) })
+	b = withPlugins(t, 100, func(p *plugin.Profile) { p.Filters = append(p.Filters, plugintest.Filters(failing("node-00003"))...) })
 	var names []string
 	for i := 10; i < 90; i++ {
 		names = append(names, benchNode(i).Name)

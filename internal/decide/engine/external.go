@@ -14,13 +14,13 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// Out-of-tree plugins and extenders run after the columns. A TurnFilter gets the nodes
+// Out-of-tree plugins and extenders run after the columns. A turn filter gets the nodes
 // that the built-in filters pass, an extender the nodes that all filters pass. The first
 // rejecting filter, in the configured order, matters only when no node is feasible. Then
-// a TurnFilter before built-in filters also gets the nodes that these reject. Results are
-// not kept across turns.
+// a turn filter before built-in filters also gets the nodes that these reject. Results
+// are not kept across turns.
 
-// turnVerdicts are the verdicts of a TurnFilter in the view of the cycle. The filter is
+// turnVerdicts are the verdicts of a turn filter in the view of the cycle. The filter is
 // called once for each node.
 type turnVerdicts struct {
 	plugin.TurnVerdicts
@@ -76,7 +76,7 @@ func (t *turnVerdicts) ask(slots []int32) (asked int) {
 	return len(t.slots)
 }
 
-// failing are the verdicts of a filter whose FilterTurn failed: an error for every node.
+// failing are the verdicts of a filter whose Turn failed: an error for every node.
 type failing struct{ err error }
 
 // Filter returns the code of the error.
@@ -98,10 +98,10 @@ func (failing) FilterAll(_ []int32, codes []reason.Code) {
 	}
 }
 
-// turnVerdictsIn returns the verdicts of a TurnFilter in the view of f, or nil if every
+// turnVerdictsIn returns the verdicts of a turn filter in the view of f, or nil if every
 // node passes.
 func (e *Engine) turnVerdictsIn(c *cycle, i int, f *filters) *plugin.Verdicts {
-	of, err := c.profile.turn[i].FilterTurn(f.view)
+	of, err := c.profile.Filters[i].Turn(f.view)
 	switch {
 	case err != nil:
 		of = failing{err}
@@ -127,7 +127,7 @@ func (e *Engine) turnVerdictsIn(c *cycle, i int, f *filters) *plugin.Verdicts {
 	return &own.own
 }
 
-// turnVerdicts returns the verdicts of a TurnFilter in the view of the cycle, or nil if
+// turnVerdicts returns the verdicts of a turn filter in the view of the cycle, or nil if
 // every node passes.
 func (e *Engine) turnVerdicts(c *cycle, i int) *turnVerdicts {
 	if c.here.verdicts[i] == nil {
@@ -136,7 +136,7 @@ func (e *Engine) turnVerdicts(c *cycle, i int) *turnVerdicts {
 	return e.scratch.turn[c.profile.ids[i]]
 }
 
-// filterByTurn keeps the given nodes that no TurnFilter rejects, in place.
+// filterByTurn keeps the given nodes that no turn filter rejects, in place.
 func (e *Engine) filterByTurn(c *cycle, slots []int32) ([]int32, error) {
 	for _, i := range c.profile.turnFilters {
 		own := e.turnVerdicts(c, i)
@@ -168,7 +168,7 @@ func (e *Engine) firstTurnFailure(c *cycle, filter int, own *turnVerdicts) error
 	return nil
 }
 
-// failureIn returns the error of a TurnFilter on a node that it got only because no node
+// failureIn returns the error of a turn filter on a node that it got only because no node
 // is feasible.
 func (c *cycle) failureIn(counts *objectionCounts) error {
 	for i := range counts.list {
@@ -334,7 +334,7 @@ func (p *profile) nameOf(filter int) string {
 	if filter >= len(p.Filters) {
 		return plugin.ExtenderName
 	}
-	return p.Filters[filter].Name()
+	return p.Filters[filter].Name
 }
 
 // preScore runs the out-of-tree PreScore plugins.

@@ -47,22 +47,16 @@ func (o *turn) Unreserve(p *plan.Placement) { o.unreserved = append(o.unreserved
 // turnedFilter is a built-in filter in the role of an out-of-tree filter: its results are
 // not cached.
 type turnedFilter struct {
-	plugin.NodeFilter
+	filter *plugin.Filter
 	*turn
 	verdicts *plugin.Verdicts // of the turn with the number in of
 	of       int
 }
 
-func (f *turnedFilter) Name() string { return f.NodeFilter.Name() }
-
-// FilterNeed and FilterReads hide the methods of the built-in filter.
-func (f *turnedFilter) FilterNeed()  {}
-func (f *turnedFilter) FilterReads() {}
-
-func (f *turnedFilter) FilterTurn(v state.View) (plugin.TurnVerdicts, error) {
+func (f *turnedFilter) verdictsIn(v state.View) (plugin.TurnVerdicts, error) {
 	if f.of != f.number {
 		f.of, f.verdicts = f.number, nil
-		if need := f.NodeFilter.FilterNeed(f.pod); need != nil {
+		if need := f.filter.Need(f.pod); need != nil {
 			f.verdicts = need.Compile()
 		}
 	}
@@ -147,8 +141,8 @@ func turned(t *testing.T, r *rand.Rand, p *plugin.Profile) *plugin.Profile {
 	o := &turn{t: t}
 	p.External = o
 	for i, f := range p.Filters {
-		if f, ok := f.(plugin.NodeFilter); ok && r.IntN(3) == 0 {
-			p.Filters[i] = &turnedFilter{NodeFilter: f, turn: o}
+		if f.Need != nil && r.IntN(3) == 0 {
+			p.Filters[i] = &plugin.Filter{Name: f.Name, Turn: (&turnedFilter{filter: f, turn: o}).verdictsIn}
 		}
 	}
 	for i, s := range p.Scores {

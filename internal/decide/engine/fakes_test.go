@@ -27,6 +27,9 @@ type rule struct {
 	asked []string // the nodes of its calls
 }
 
+// ruleOf returns the rule of a filter.
+func ruleOf(f *plugin.Filter) *rule { return f.Need(nil).(*rule) }
+
 func (r *rule) Name() string                            { return r.name }
 func (r *rule) FilterReads() model.Aspect               { return r.reads }
 func (r *rule) FilterNeed(*model.Pod) plugin.FilterNeed { return r }
@@ -85,7 +88,7 @@ func (r turnRuling) FilterAll(slots []int32, codes []reason.Code) {
 	}
 }
 
-// counted is a CountFilter with one rule, in which each slot is a domain.
+// counted is a count filter with one rule, in which each slot is a domain.
 type counted struct {
 	name      string
 	rule      plugin.CountRule
@@ -97,7 +100,6 @@ type counted struct {
 
 func (c *counted) Name() string                          { return c.name }
 func (c *counted) CountNeed(*model.Pod) plugin.CountNeed { return c }
-func (*counted) CountReads() plugin.Reads                { return plugin.Reads{} }
 func (c *counted) AppendText(text []byte) []byte         { return append(text, c.name...) }
 func (c *counted) Compile() plugin.Counting              { return c }
 func (c *counted) Reasons(code reason.Code) []string     { return []string{fmt.Sprint(c.name, code)} }
@@ -109,7 +111,7 @@ func (c *counted) Rules(_ state.View, to []plugin.CountRule) []plugin.CountRule 
 	return append(to, c.rule)
 }
 
-// inState is a StateFilter. In the pod's turn it returns its rule, rejects the pod, or
+// inState is a state filter. In the pod's turn it returns its rule, rejects the pod, or
 // fails.
 type inState struct {
 	rule
@@ -118,10 +120,8 @@ type inState struct {
 	err       error
 }
 
-func (f *inState) FilterNeed()       {}
-func (*inState) Reads() []model.Kind { return nil }
-func (f *inState) FilterNeedIn(state.View, *model.Pod) (plugin.FilterNeed, string, error) {
-	return f.need, f.rejection, f.err
+func (f *inState) FilterNeedIn(state.View, *model.Pod) (plugin.StateNeed, error) {
+	return plugin.StateNeed{Need: f.need, Rejection: f.rejection}, f.err
 }
 
 // rating is a Score plugin with fixed raw scores, by node.

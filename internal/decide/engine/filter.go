@@ -124,7 +124,7 @@ func (e *Engine) filterOneByOne(c *cycle, to, slots []int32) ([]int32, error) {
 func (e *Engine) filterByColumns(c *cycle, slots []int32) ([]int32, error) {
 	e.visited(len(slots))
 	slots, touched := apart(slots, c.view.Touched())
-	counted := 0 // the CountFilters before this position have been applied
+	counted := 0 // the count filters before this position have been applied
 	for i := range c.needs {
 		column := e.filterColumn(c, i)
 		if column == nil || column.nonZero == 0 {
@@ -163,7 +163,7 @@ func (e *Engine) filterByColumns(c *cycle, slots []int32) ([]int32, error) {
 	return slots, nil
 }
 
-// keepCounted drops, in place, the nodes that the CountFilters at positions from
+// keepCounted drops, in place, the nodes that the count filters at positions from
 // (inclusive) to (exclusive) reject.
 func (e *Engine) keepCounted(c *cycle, from, to int, slots []int32) []int32 {
 	for i := from; i < to; i++ {
@@ -245,7 +245,7 @@ func (e *Engine) firstBefore(c *cycle, filter int, slot int32) bool {
 	return false
 }
 
-// countReads adds a number of nodes to the counters of the CountFilters with rules.
+// countReads adds a number of nodes to the counters of the count filters with rules.
 func (e *Engine) countReads(c *cycle, nodes int) {
 	for i := range c.counting {
 		if c.counting[i] != nil && len(c.here.counts[i].rules) > 0 {

@@ -14,14 +14,14 @@ import (
 type filters struct {
 	view state.View
 	// verdicts is indexed by filter of the profile; nil where every node passes. counts
-	// is indexed alike and holds the verdicts of CountFilters.
+	// is indexed alike and holds the verdicts of count filters.
 	verdicts []*plugin.Verdicts
 	counts   []countVerdicts
-	// turn is memory for the verdicts of TurnFilters in a dry run, indexed alike.
+	// turn is memory for the verdicts of turn filters in a dry run, indexed alike.
 	turn []plugin.Verdicts
 }
 
-// countVerdicts applies a CountFilter's rules.
+// countVerdicts applies a count filter's rules.
 type countVerdicts struct {
 	plugin.Counting
 	rules []plugin.CountRule
@@ -59,11 +59,11 @@ func (e *Engine) filtersIn(c *cycle, v state.View, reuse filters) filters {
 			e.begin()
 			verdicts = own.with(counting, counting.Rules(v, own.rules[:0]))
 			e.endAt(filterPoint, c.profile, i, Success)
-		} else if c.profile.turn[i] != nil {
+		} else if c.profile.Filters[i].Turn != nil {
 			verdicts = e.turnVerdictsIn(c, i, &f)
 		} else if i < len(c.here.verdicts) {
 			verdicts = c.here.verdicts[i]
-		} else if c.profile.counts[i] == nil {
+		} else if c.profile.Filters[i].Count == nil {
 			verdicts = e.verdictsOf(c, i)
 		}
 		f.verdicts = append(f.verdicts, verdicts)

@@ -4,7 +4,6 @@ package engine_test
 
 import (
 	"flag"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -72,7 +71,8 @@ func (h *hints) run(t *testing.T, r *rand.Rand, of oracle.Profile) {
 func (h *hints) check(t *testing.T, profile *plugin.Profile, m random.Mutation, step int) {
 	type judged struct {
 		pod    *model.Pod
-		filter plugin.Filter
+		filter *plugin.Filter
+		events *plugin.EnqueueExtensions
 		asked  model.Need
 		before map[string]bool
 	}
@@ -88,9 +88,9 @@ func (h *hints) check(t *testing.T, profile *plugin.Profile, m random.Mutation, 
 			if before == nil || !slices.Contains(valuesOf(before), false) {
 				continue
 			}
-			j := judged{pod: pod, filter: f, before: before}
-			if asking, ok := f.(plugin.StateEnqueueExtensions); ok {
-				j.asked = asking.AskedIn(v, pod)
+			j := judged{pod: pod, filter: f, events: eventsOf(profile, f.Name), before: before}
+			if j.events.Asked != nil {
+				j.asked = j.events.Asked(v, pod)
 			}
 			all = append(all, j)
 		}
@@ -101,10 +101,10 @@ func (h *hints) check(t *testing.T, profile *plugin.Profile, m random.Mutation, 
 			if !passes || j.before[node] {
 				continue
 			}
-			h.woken[j.filter.Name()]++
-			if !slices.ContainsFunc(events, func(e model.Event) bool { return helps(j.filter, j.pod, j.asked, e) }) {
+			h.woken[j.filter.Name]++
+			if !slices.ContainsFunc(events, func(e model.Event) bool { return helps(j.events, j.pod, j.asked, e) }) {
 				t.Errorf("seed %d, step %d (%s): %s passes node %s for pod %s, and no hint wakes the pod; events %v",
-					h.seed, step, m, j.filter.Name(), node, j.pod, labelsOf(events))
+					h.seed, step, m, j.filter.Name, node, j.pod, labelsOf(events))
 			}
 		}
 	}
@@ -126,11 +126,16 @@ func labelsOf(events []model.Event) (labels []string) {
 	return labels
 }
 
+// eventsOf returns the registrations of a plugin.
+func eventsOf(profile *plugin.Profile, name string) *plugin.EnqueueExtensions {
+	i := slices.IndexFunc(profile.EnqueueExtensions, func(x *plugin.EnqueueExtensions) bool { return x.Name == name })
+	return profile.EnqueueExtensions[i]
+}
+
 // helps reports whether an event wakes a pod that the plugin rejected: it finds the pod,
 // and its hint is positive.
-func helps(p plugin.Plugin, pod *model.Pod, asked model.Need, e model.Event) bool {
-	x, ok := p.(plugin.EnqueueExtensions)
-	return ok && slices.ContainsFunc(x.EventsToRegister(), func(r model.EventToRegister) bool {
+func helps(x *plugin.EnqueueExtensions, pod *model.Pod, asked model.Need, e model.Event) bool {
+	return slices.ContainsFunc(x.Events, func(r model.EventToRegister) bool {
 		switch {
 		case !r.Concerns(e):
 			return false
@@ -144,7 +149,7 @@ func helps(p plugin.Plugin, pod *model.Pod, asked model.Need, e model.Event) boo
 }
 
 // passing returns by name whether each node passes a filter, nil if the filter fails.
-func passing(profile *plugin.Profile, f plugin.Filter, v state.View, pod *model.Pod) map[string]bool {
+func passing(profile *plugin.Profile, f *plugin.Filter, v state.View, pod *model.Pod) map[string]bool {
 	verdict := verdictsIn(f, v, pod)
 	if verdict == nil {
 		return nil
@@ -164,28 +169,28 @@ func passing(profile *plugin.Profile, f plugin.Filter, v state.View, pod *model.
 	return passes
 }
 
-func verdictsIn(f plugin.Filter, v state.View, pod *model.Pod) func(slot int32) reason.Code {
+func verdictsIn(f *plugin.Filter, v state.View, pod *model.Pod) func(slot int32) reason.Code {
 	var need plugin.FilterNeed
-	switch f := f.(type) {
-	case plugin.StateFilter:
-		var rejection string
-		var err error
-		if need, rejection, err = f.FilterNeedIn(v, pod); err != nil {
+	switch {
+	case f.NeedIn != nil:
+		found, err := f.NeedIn(v, pod)
+		if err != nil {
 			return nil
-		} else if rejection != "" {
+		} else if found.Rejection != "" {
 			return func(int32) reason.Code { return reason.Unresolvable }
 		}
-	case plugin.NodeFilter:
-		need = f.FilterNeed(pod)
-		if varying, ok := f.(plugin.VaryingFilter); ok {
-			if other, varies := varying.VaryingFilterNeed(v, pod); varies {
+		need = found.Need
+	case f.Need != nil:
+		need = f.Need(pod)
+		if f.Varying != nil {
+			if other, varies := f.Varying(v, pod); varies {
 				need = other
 			}
 		}
-	case plugin.CountFilter:
-		return countedIn(f.CountNeed(pod), v)
+	case f.Count != nil:
+		return countedIn(f.Count(pod), v)
 	default:
-		panic(fmt.Sprintf("%T is another kind of filter", f))
+		panic(f.Name + " is another kind of filter")
 	}
 	if need == nil {
 		return func(int32) reason.Code { return reason.None }

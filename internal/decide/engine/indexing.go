@@ -95,8 +95,8 @@ func readsAmounts(reads model.Aspect) bool { return reads&^(model.Usage|model.Al
 // an equal pod was seen before, or the parts depend on more.
 func (e *Engine) amountNeedsOf(c *cycle, a *amountNeeds) (ok bool) {
 	*a = amountNeeds{filter: -1, query: freeindex.Query{Scores: a.query.Scores[:0]}}
-	for i, f := range c.profile.readers {
-		if f == nil || c.needs[i].IsZero() || !readsAmounts(f.FilterReads()) {
+	for i, f := range c.profile.Filters {
+		if !f.HasColumn() || c.needs[i].IsZero() || !readsAmounts(f.Reads.Nodes) {
 			continue
 		}
 		if a.filter >= 0 || !e.alwaysIndex && !e.isNew(c.profile.ids[i], c.needs[i]) {
@@ -402,7 +402,7 @@ func (e *Engine) followIndex(x *indexed, c *cycle, s *sight) bool {
 func (e *Engine) lookBesides(c *cycle, s *sight, a *amountNeeds) bool {
 	s.key, s.aside, s.narrow = rankKey{profile: c.profile}, true, s.narrow[:0]
 	s.filters, s.scores, s.axes, s.reads = s.filters[:0], s.scores[:0], s.axes[:0], model.Presence
-	if slices.ContainsFunc(c.own, sharesDevices) {
+	if c.sharesDevices {
 		s.key.devices = c.view.Versions().Devices + 1
 	}
 	for i, need := range c.needs {

@@ -19,7 +19,6 @@ import (
 	"github.com/berth-scheduler/berth/internal/decide/engine"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/model/plan"
-	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
 // A list that is listFactor times as long may cost growthMax times as much. Time and
@@ -436,12 +435,10 @@ func (b *bench) spendOnHints(pod *model.Pod, do func(string, func())) {
 	relabelled.Status.Allocatable[v1.ResourceCPU] = resource.MustParse("33")
 	event := model.Event{Node: model.NewNode(relabelled), OldNode: model.NewNode(benchNode(1)), Pod: pod, OldPod: pod}
 	each := func(f func(model.EventToRegister)) {
-		for _, p := range b.profile.Filters {
-			if p, ok := p.(plugin.EnqueueExtensions); ok {
-				for _, registration := range p.EventsToRegister() {
-					if registration.Resource == model.NodeEvent || registration.Resource == model.AssignedPodEvent {
-						f(registration)
-					}
+		for _, x := range b.profile.EnqueueExtensions {
+			for _, registration := range x.Events {
+				if registration.Resource == model.NodeEvent || registration.Resource == model.AssignedPodEvent {
+					f(registration)
 				}
 			}
 		}

@@ -46,16 +46,16 @@ func (e *Engine) MemberFilterOf(v state.View, pod *model.Pod) (*MemberFilter, er
 		return &MemberFilter{engine: e, view: v, pod: pod, unknown: true, near: true}, nil
 	}
 	s := &MemberFilter{engine: e, view: v, pod: pod, profile: c.profile}
-	for i, f := range c.profile.readers {
-		if c.profile.counts[i] != nil {
+	for i, f := range c.profile.Filters {
+		if f.Count != nil {
 			if counting := c.counting[i]; counting != nil {
 				s.counting = append(s.counting, counting)
 			}
 			continue
 		}
 		reads := model.AllAspects
-		if f != nil {
-			reads = f.FilterReads()
+		if f.HasColumn() {
+			reads = f.Reads.Nodes
 		}
 		if c.needs[i].IsZero() {
 			continue

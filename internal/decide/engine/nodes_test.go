@@ -45,7 +45,7 @@ func TestFewNodesNeedNoColumns(t *testing.T) {
 		for _, rejects := range []bool{false, true} {
 			names := numberedNodes(2 * fewNodes)
 			f := &rule{name: "F", codes: map[string]reason.Code{}}
-			x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{f}}, names...)
+			x := newSmall(t, &plugin.Profile{Filters: plugintest.Filters(f)}, names...)
 			want := row.nodes
 			if row.nodes > 0 {
 				x.p.PreFilters = []*plugin.PreFilter{plugintest.PartsOf(&preFilter{"N", plugin.PreFilterResult{Narrowed: true, Nodes: names[:row.nodes]}}).PreFilter}
@@ -91,7 +91,7 @@ func TestFailuresBesideNominated(t *testing.T) {
 	} {
 		// by numbers, and in a dry run
 		for _, reads := range []model.Aspect{model.Usage, model.Usage | model.Ports} {
-			x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{&byPods{rule{name: "F", reads: reads}, test.code}}}, "a")
+			x := newSmall(t, &plugin.Profile{Filters: plugintest.Filters(&byPods{rule{name: "F", reads: reads}, test.code})}, "a")
 			if test.outside {
 				x.p.PreFilters = []*plugin.PreFilter{plugintest.PartsOf(&preFilter{"N", plugin.PreFilterResult{Narrowed: true, Nodes: []string{"a"}}}).PreFilter}
 			}
@@ -143,7 +143,7 @@ func TestNominatedItself(t *testing.T) {
 		"it fails where none names it":     {code: []reason.Code{reason.Failed | 1, 0}, named: []string{"c"}, want: "c of 1 with 0"},
 	} {
 		codes := &onB{byPods{rule{name: "F", reads: model.Usage}, test.code}}
-		x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{codes}}, "a", "b", "c")
+		x := newSmall(t, &plugin.Profile{Filters: plugintest.Filters(codes)}, "a", "b", "c")
 		if test.named != nil {
 			x.p.PreFilters = []*plugin.PreFilter{plugintest.PartsOf(&preFilter{"N", plugin.PreFilterResult{Narrowed: true, Nodes: test.named}}).PreFilter}
 		}
@@ -188,7 +188,7 @@ func TestFollowedBesideNominated(t *testing.T) {
 			{[]reason.Code{9, 1, 0, reason.Failed | 3}, ""},
 		} {
 			f := &byPods{rule{name: "F", reads: reads}, row.code}
-			x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{f}}, "a", "b", "c")
+			x := newSmall(t, &plugin.Profile{Filters: plugintest.Filters(f)}, "a", "b", "c")
 			plugintest.Set(x.s, build.Pod(build.Named("on"), build.NodeName("b")), build.Pod(build.Named("other"), build.NominatedNodeName("b"), priority(5)))
 			pod := func() *model.Pod { return x.pod(build.Named("pod"), priority(1)) }
 			first := decided(x.decide(pod()))
@@ -343,7 +343,7 @@ func TestTiesTellPodsApart(t *testing.T) {
 // TestErrorsAreNotLost: a filter's error ends the turn even with extenders behind it, or
 // if nominated pods leave no space.
 func TestErrorsAreNotLost(t *testing.T) {
-	x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{&rule{name: "F", codes: map[string]reason.Code{"a": reason.Failed | 1}}}, Extenders: []plugin.Extender{refuses{}}}, "a", "b")
+	x := newSmall(t, &plugin.Profile{Filters: plugintest.Filters(&rule{name: "F", codes: map[string]reason.Code{"a": reason.Failed | 1}}), Extenders: []plugin.Extender{refuses{}}}, "a", "b")
 	if got := decided(x.decide(x.pod())); got != `error: running "F" filter plugin: F fails 1` {
 		t.Error(got)
 	}
@@ -359,7 +359,7 @@ func TestErrorsAreNotLost(t *testing.T) {
 // their nominated pods.
 func TestExtendersSeeNodesWithRoom(t *testing.T) {
 	o := &offered{}
-	x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{&fit{rule{name: "F", reads: model.Usage}, 0}}, Extenders: []plugin.Extender{o}}, "a", "b", "c")
+	x := newSmall(t, &plugin.Profile{Filters: plugintest.Filters(&fit{rule{name: "F", reads: model.Usage}, 0}), Extenders: []plugin.Extender{o}}, "a", "b", "c")
 	plugintest.Set(x.s, build.Pod(build.Named("other"), build.NominatedNodeName("b"), priority(5)))
 	if got := decided(x.decide(x.pod(build.Named("pod")))); !strings.HasSuffix(got, "of 2 with 0") || strings.Join(o.nodes, " ") != "a c" {
 		t.Errorf("%s; offered %v", got, o.nodes)
@@ -414,7 +414,7 @@ func (r refusesReserve) Reserve(state.View, *model.Pod, int32) ([]plan.Hold, err
 // TestTiesAndNominatedNodes: pods have different ties. A node is unresolvable if it
 // passes with its nominated pods and is rejected for good without them.
 func TestTiesAndNominatedNodes(t *testing.T) {
-	x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{&byPods{rule{name: "F", reads: model.Usage}, []reason.Code{reason.Unresolvable | 1, 0, 2}}}}, "a", "b", "c")
+	x := newSmall(t, &plugin.Profile{Filters: plugintest.Filters(&byPods{rule{name: "F", reads: model.Usage}, []reason.Code{reason.Unresolvable | 1, 0, 2}})}, "a", "b", "c")
 	plugintest.Set(x.s, build.Pod(build.Named("on"), build.NodeName("b")), build.Pod(build.Named("other"), build.NominatedNodeName("a"), priority(5)),
 		build.Pod(build.Named("another"), build.NominatedNodeName("b"), priority(5)))
 	ties := map[uint64]bool{}

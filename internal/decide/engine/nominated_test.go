@@ -14,6 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model/reason"
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/proof/build"
+	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
 // nominate nominates a pod of the priority and request to a node.
@@ -58,7 +59,7 @@ func TestRoomIsLeft(t *testing.T) {
 	}
 }
 
-// failsWithPods is a NodeFilter that fails for one node when pods are on it.
+// failsWithPods is a node filter that fails for one node when pods are on it.
 type failsWithPods struct{ failing }
 
 func (f failsWithPods) FilterNeed(*model.Pod) plugin.FilterNeed { return f }
@@ -79,7 +80,7 @@ func (f failsWithPods) Filter(node state.Node) reason.Code {
 func TestFailureBesideNominatedPods(t *testing.T) {
 	for _, test := range []struct{ nodes, fails, feasible int }{{6, 0, 6}, {6, 3, 6}, {6, 5, 6}, {20, 0, 19}, {20, 19, 19}} {
 		b := withPlugins(t, test.nodes, func(p *plugin.Profile) {
-			p.Filters = append(p.Filters, failsWithPods{failing(benchNode(test.fails).Name)})
+			p.Filters = append(p.Filters, plugintest.Filters(failsWithPods{failing(benchNode(test.fails).Name)})...)
 		})
 		for i := range test.nodes {
 			b.nominate(i, 10, 1000)

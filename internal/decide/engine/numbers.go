@@ -3,7 +3,6 @@ package engine
 import (
 	"cmp"
 	"fmt"
-	"reflect"
 	"slices"
 
 	"github.com/berth-scheduler/berth/internal/plugin"
@@ -12,14 +11,14 @@ import (
 // numbers number the plugins of all profiles. Profiles that are alike are built with the
 // same plugins, and so share their columns and rejections.
 type numbers struct {
-	plugins map[plugin.Plugin]int32
+	filters map[*plugin.Filter]int32
 	scores  map[*plugin.Score]int32
 	lists   map[string]int32 // by the numbers of the plugins
 	next    int32
 }
 
 func newNumbers() *numbers {
-	return &numbers{plugins: map[plugin.Plugin]int32{}, scores: map[*plugin.Score]int32{}, lists: map[string]int32{}}
+	return &numbers{filters: map[*plugin.Filter]int32{}, scores: map[*plugin.Score]int32{}, lists: map[string]int32{}}
 }
 
 // profile numbers the plugins of a profile. first is the position of its first plugin
@@ -27,26 +26,20 @@ func newNumbers() *numbers {
 func (n *numbers) profile(p *plugin.Profile, first int32) *profile {
 	own := &profile{Profile: p, first: first}
 	for i, f := range p.Filters {
-		own.ids = append(own.ids, n.plugin(f))
-		reader, _ := f.(nodeReader)
-		own.readers = append(own.readers, reader)
-		count, ok := f.(plugin.CountFilter)
-		if own.counts = append(own.counts, count); ok {
+		own.ids = append(own.ids, n.filter(f))
+		switch {
+		case f.Count != nil:
 			own.counting = append(own.counting, i)
-		}
-		turn, ok := f.(plugin.TurnFilter)
-		if own.turn = append(own.turn, turn); ok {
+		case f.Turn != nil:
 			own.turnFilters = append(own.turnFilters, i)
-		}
-		if stateful, ok := f.(plugin.StateFilter); ok {
-			own.stateful = append(own.stateful, filterAt[plugin.StateFilter]{i, stateful})
-		}
-		if varying, ok := f.(plugin.VaryingFilter); ok {
-			own.varying = append(own.varying, filterAt[plugin.VaryingFilter]{i, varying})
+		case f.NeedIn != nil:
+			own.stateful = append(own.stateful, i)
+		case f.Varying != nil:
+			own.varying = append(own.varying, i)
 		}
 	}
-	slices.SortStableFunc(own.stateful, func(a, b filterAt[plugin.StateFilter]) int {
-		return cmp.Compare(p.PreFilterAt(a.filter.Name()), p.PreFilterAt(b.filter.Name()))
+	slices.SortStableFunc(own.stateful, func(a, b int) int {
+		return cmp.Compare(p.PreFilterAt(p.Filters[a].Name), p.PreFilterAt(p.Filters[b].Name))
 	})
 	own.filters = n.list(own.ids)
 	for i := range p.Scores {
@@ -56,20 +49,13 @@ func (n *numbers) profile(p *plugin.Profile, first int32) *profile {
 	return own
 }
 
-// plugin returns the number of a plugin, the same for equal plugins. Plugins that are not
-// comparable are all different.
-func (n *numbers) plugin(p plugin.Plugin) int32 {
-	comparable := reflect.ValueOf(p).Comparable()
-	if comparable {
-		if id, ok := n.plugins[p]; ok {
-			return id
-		}
+// filter returns the number of a Filter plugin.
+func (n *numbers) filter(p *plugin.Filter) int32 {
+	if _, ok := n.filters[p]; !ok {
+		n.next++
+		n.filters[p] = n.next
 	}
-	n.next++
-	if comparable {
-		n.plugins[p] = n.next
-	}
-	return n.next
+	return n.filters[p]
 }
 
 // score returns the number of a Score plugin.

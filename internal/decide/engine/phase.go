@@ -23,7 +23,7 @@ const (
 func (e *Engine) EachAsked(yield func(profile, plugin string, phase Phase, asked int64)) {
 	for name, p := range e.profiles {
 		for i, f := range p.Filters {
-			yield(name, f.Name(), Filter, e.byPlugin[int(p.first)+i])
+			yield(name, f.Name, Filter, e.byPlugin[int(p.first)+i])
 		}
 		for i, s := range p.Scores {
 			yield(name, s.Name, Score, e.byPlugin[int(p.first)+len(p.Filters)+i])

@@ -22,11 +22,13 @@ type cycle struct {
 	// narrowed is the result of narrowing.
 	narrowed narrowed
 	// These are indexed by filter of the profile. needs are the pod's needs, zero where
-	// every node passes. own are the needs of StateFilters and varying needs. counting
-	// are the counts of CountFilters, nil where no rule applies.
+	// every node passes. own are the needs of filters with NeedIn, and varying needs.
+	// counting are the counts of filters with Count, nil where no rule applies.
 	needs    []model.Need
 	own      []plugin.FilterNeed
 	counting []plugin.Counting
+	// sharesDevices means that verdicts of own depend on devices shared by nodes.
+	sharesDevices bool
 	// usage caches the result of usageOf.
 	usage usage
 	// here are the filters for single nodes of the view, set by prepare. The last entry
@@ -76,7 +78,7 @@ func (e *Engine) preFilter(v state.View, p *profile, pod *model.Pod) (cycle, *pl
 	return c, first.rejection(), nil
 }
 
-// preFilterBuiltIn runs the PreFilter of StateFilters and CountFilters.
+// preFilterBuiltIn runs the PreFilter of filters with NeedIn or Count.
 func (e *Engine) preFilterBuiltIn(c *cycle) (*plan.Rejection, error) {
 	if len(c.profile.stateful)+len(c.profile.varying) > 0 {
 		if rejection, err := e.workOutNeeds(c); rejection != nil || err != nil {
@@ -118,32 +120,35 @@ func (e *Engine) prepare(c *cycle) {
 	e.scratch.here = c.here
 }
 
-// workOutNeeds computes the needs of StateFilters in the view, and varying needs.
+// workOutNeeds computes the needs of filters with NeedIn in the view, and varying needs.
 func (e *Engine) workOutNeeds(c *cycle) (*plan.Rejection, error) {
 	c.needs = append(e.scratch.needs[:0], c.needs...)
 	c.own = slices.Grow(e.scratch.own[:0], len(c.needs))[:len(c.needs)]
 	clear(c.own)
 	e.scratch.needs, e.scratch.own = c.needs, c.own
-	for _, f := range c.profile.stateful {
+	for _, i := range c.profile.stateful {
+		f := c.profile.Filters[i]
 		e.begin()
-		need, text, err := f.filter.FilterNeedIn(c.view, c.pod)
-		e.endAt(preFilterPoint, c.profile, f.at, statusOf(need == nil, text, err))
-		if text != "" || err != nil {
-			return preFilterResult(f.filter.Name(), text, err)
+		found, err := f.NeedIn(c.view, c.pod)
+		e.endAt(preFilterPoint, c.profile, i, statusOf(found.Need == nil, found.Rejection, err))
+		if found.Rejection != "" || err != nil {
+			return preFilterResult(f.Name, found.Rejection, err)
 		}
-		c.own[f.at], c.needs[f.at] = need, plugin.NeedOf(need)
+		c.own[i], c.needs[i] = found.Need, plugin.NeedOf(found.Need)
+		c.sharesDevices = c.sharesDevices || found.SharesDevices
 	}
-	for _, f := range c.profile.varying {
+	for _, i := range c.profile.varying {
 		e.begin()
-		if need, varies := f.filter.VaryingFilterNeed(c.view, c.pod); varies {
-			e.endAt(preFilterPoint, c.profile, f.at, Success)
-			c.own[f.at], c.needs[f.at] = need, plugin.NeedOf(need)
+		if need, varies := c.profile.Filters[i].Varying(c.view, c.pod); varies {
+			e.endAt(preFilterPoint, c.profile, i, Success)
+			c.own[i], c.needs[i] = need, plugin.NeedOf(need)
 		}
 	}
 	return nil, nil
 }
 
-// findCounts runs the PreFilter of CountFilters, which find the counts for their rules.
+// findCounts runs the PreFilter of filters with Count, which find the counts for their
+// rules.
 func (e *Engine) findCounts(c *cycle) (*plan.Rejection, error) {
 	c.counting = slices.Grow(e.scratch.counting[:0], len(c.profile.Filters))[:len(c.profile.Filters)]
 	e.scratch.counting = c.counting
@@ -152,12 +157,11 @@ func (e *Engine) findCounts(c *cycle) (*plan.Rejection, error) {
 		if c.needs[i].IsZero() {
 			continue
 		}
-		f := c.profile.counts[i]
 		e.begin()
-		counting := e.countingOf(c, i, f)
+		counting := e.countingOf(c, i)
 		check, text, err := counting.PreFilter(c.view)
 		e.endAt(preFilterPoint, c.profile, i, statusOf(!check, text, err))
-		if rejection, err := preFilterResult(f.Name(), text, err); rejection != nil || err != nil {
+		if rejection, err := preFilterResult(c.profile.Filters[i].Name, text, err); rejection != nil || err != nil {
 			return rejection, err
 		}
 		if check {

@@ -16,8 +16,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
-// TestPreFilterResults combines the results of several PreFilter plugins, StateFilters
-// and CountFilters.
+// TestPreFilterResults combines the results of several PreFilter plugins, state filters
+// and count filters.
 func TestPreFilterResults(t *testing.T) {
 	no := func(name string) *plugin.PreFilter {
 		return plugintest.PartsOf(&preFilter{name, plugin.PreFilterResult{Rejection: name + " says no"}}).PreFilter
@@ -28,12 +28,12 @@ func TestPreFilterResults(t *testing.T) {
 	fails := func(name string) *plugin.PreFilter {
 		return plugintest.PartsOf(&preFilter{name, plugin.PreFilterResult{Err: errors.New(name)}}).PreFilter
 	}
-	count := func(rejection string, err error) []plugin.Filter {
-		return []plugin.Filter{&counted{name: "C", rejection: rejection, err: err, rule: passing()}}
+	count := func(rejection string, err error) []*plugin.Filter {
+		return plugintest.Filters(&counted{name: "C", rejection: rejection, err: err, rule: passing()})
 	}
 	for name, test := range map[string]struct {
 		before  []*plugin.PreFilter
-		filters []plugin.Filter
+		filters []*plugin.Filter
 		want    string
 	}{
 		"none":                       {nil, nil, "a b c"},
@@ -48,7 +48,7 @@ func TestPreFilterResults(t *testing.T) {
 		"counts reject":              {[]*plugin.PreFilter{names("A", "a")}, count("too many", nil), "too many from [C]"},
 		"counts fail":                {nil, count("", errBroken), `running PreFilter plugin "C": broken`},
 		"a rejection before counts":  {[]*plugin.PreFilter{no("B")}, count("too many", nil), "B says no from [B]"},
-		"counts that are left alone": {nil, []plugin.Filter{&counted{name: "C", skips: true}}, "a b c"},
+		"counts that are left alone": {nil, plugintest.Filters(&counted{name: "C", skips: true}), "a b c"},
 	} {
 		x := newSmall(t, &plugin.Profile{PreFilters: test.before, Filters: test.filters}, "c", "a", "b")
 		pod := x.pod()
@@ -129,7 +129,7 @@ func TestRejectedBeforeFilters(t *testing.T) {
 		compiled, ran := 0, false
 		f := &compiles{byPods{rule{name: "F", reads: model.Usage}, []reason.Code{0, 1}}, &compiled}
 		x := newSmall(t, &plugin.Profile{
-			Filters: []plugin.Filter{f}, PreFilters: []*plugin.PreFilter{plugintest.PartsOf(&preFilter{"N", plugin.PreFilterResult{Rejection: "no", Resolvable: open}}).PreFilter}, PreFilterOrder: []string{"N"},
+			Filters: plugintest.Filters(f), PreFilters: []*plugin.PreFilter{plugintest.PartsOf(&preFilter{"N", plugin.PreFilterResult{Rejection: "no", Resolvable: open}}).PreFilter}, PreFilterOrder: []string{"N"},
 			External: &noted{}, Extenders: []plugin.Extender{returnsWhole{}},
 		}, "a", "b")
 		on := build.Pod(build.Named("on"), build.NodeName("b"))
@@ -197,7 +197,7 @@ func TestPreFilterErrors(t *testing.T) {
 		"the error is not in the order": {[]string{"N"}, false, errors.New("no"), "", "no: no by [N]"},
 	} {
 		x := newSmall(t, &plugin.Profile{
-			Filters: []plugin.Filter{&counted{name: "C", rejection: test.rejection, err: test.err, rule: passing()}}, PreFilterOrder: test.order, External: &noted{},
+			Filters: plugintest.Filters(&counted{name: "C", rejection: test.rejection, err: test.err, rule: passing()}), PreFilterOrder: test.order, External: &noted{},
 			PreFilters: []*plugin.PreFilter{plugintest.PartsOf(&preFilter{"N", plugin.PreFilterResult{Rejection: "no", Resolvable: test.resolvable}}).PreFilter},
 		}, "a")
 		if got := decided(x.decide(x.pod())); got != test.want {
@@ -206,24 +206,24 @@ func TestPreFilterErrors(t *testing.T) {
 	}
 }
 
-// TestStateFilters has one StateFilter alone, and two, whose needs are found in the order
-// of PreFilter.
+// TestStateFilters has one state filter alone, and two, whose needs are found in
+// the order of PreFilter.
 func TestStateFilters(t *testing.T) {
 	need := func(name string, codes map[string]reason.Code) *rule { return &rule{name: name, codes: codes} }
-	rejects := func(name string) plugin.Filter { return &inState{rule: rule{name: name}, rejection: name + " says no"} }
+	rejects := func(name string) *inState { return &inState{rule: rule{name: name}, rejection: name + " says no"} }
 	for name, test := range map[string]struct {
-		filters []plugin.Filter
+		filters []*plugin.Filter
 		order   []string
 		want    string
 	}{
-		"one":                    {[]plugin.Filter{&inState{rule: rule{name: "A"}, need: need("A", map[string]reason.Code{"a": 1})}}, nil, "b of 1 with 0"},
-		"one without a need":     {[]plugin.Filter{&inState{rule: rule{name: "A"}}}, nil, "of 2 with 0"},
-		"one rejects":            {[]plugin.Filter{rejects("A")}, nil, "no: A says no by [A]"},
-		"one fails":              {[]plugin.Filter{&inState{rule: rule{name: "A"}, err: errBroken}}, nil, `error: running PreFilter plugin "A": broken`},
-		"the first of two":       {[]plugin.Filter{rejects("A"), rejects("B")}, nil, "no: A says no by [A]"},
-		"the first in the order": {[]plugin.Filter{rejects("A"), rejects("B")}, []string{"B", "A"}, "no: B says no by [B]"},
+		"one":                    {plugintest.Filters(&inState{rule: rule{name: "A"}, need: need("A", map[string]reason.Code{"a": 1})}), nil, "b of 1 with 0"},
+		"one without a need":     {plugintest.Filters(&inState{rule: rule{name: "A"}}), nil, "of 2 with 0"},
+		"one rejects":            {plugintest.Filters(rejects("A")), nil, "no: A says no by [A]"},
+		"one fails":              {plugintest.Filters(&inState{rule: rule{name: "A"}, err: errBroken}), nil, `error: running PreFilter plugin "A": broken`},
+		"the first of two":       {plugintest.Filters(rejects("A"), rejects("B")), nil, "no: A says no by [A]"},
+		"the first in the order": {plugintest.Filters(rejects("A"), rejects("B")), []string{"B", "A"}, "no: B says no by [B]"},
 		"one behind another filter": {
-			[]plugin.Filter{&rule{name: "F", codes: map[string]reason.Code{"b": 2}}, &inState{rule: rule{name: "A"}, need: need("A", map[string]reason.Code{"a": 1})}}, nil,
+			plugintest.Filters(&rule{name: "F", codes: map[string]reason.Code{"b": 2}}, &inState{rule: rule{name: "A"}, need: need("A", map[string]reason.Code{"a": 1})}), nil,
 			"no: 1 A1, 1 F2 by [A F]",
 		},
 	} {
@@ -256,7 +256,7 @@ func (f *slow) Filter(node state.Node) reason.Code {
 // turn fails with the same error, although a second call of the filter would pass.
 func TestErrorsAreRemembered(t *testing.T) {
 	f := &slow{rule{name: "Slow"}, map[string]bool{}}
-	x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{f}}, "a", "b")
+	x := newSmall(t, &plugin.Profile{Filters: plugintest.Filters(f)}, "a", "b")
 	const want = `running "Slow" filter plugin: Slow fails 1`
 	for turn := range 2 {
 		if d := x.Decide(x.s.View(), plan.Alone(x.pod())); d.Outcome != plan.Failed || d.Err.Error() != want {

@@ -54,9 +54,9 @@ const (
 )
 
 // rankKey is everything besides the journal that the nodes' places in a table depend on.
-// Pods with one key share a table. Axes distinguish the counts of CountFilters and
+// Pods with one key share a table. Axes distinguish the counts of count filters and
 // SetScores, whatever the pod's labels. If the counts depend on the labels, the key
-// includes the CountFilter's need.
+// includes the count filter's need.
 type rankKey struct {
 	profile *profile
 	// nominated means that pods are nominated to nodes. Then the pod's priority and group
@@ -200,7 +200,7 @@ func (e *Engine) look(c *cycle, s *sight) bool {
 	if c.view.Nominated() > 0 {
 		s.key.nominated, s.key.priority, s.key.group = true, c.pod.Priority, c.pod.Group
 	}
-	if slices.ContainsFunc(c.own, sharesDevices) { // as in versionsFor
+	if c.sharesDevices { // as in versionsFor
 		s.key.devices = c.view.Versions().Devices + 1
 	}
 	for i, need := range c.needs {

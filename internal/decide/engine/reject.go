@@ -217,7 +217,7 @@ func (e *Engine) countObjections(c *cycle, counts *objectionCounts) {
 			e.begin()
 			slots = counts.addRules(i, slots, c.here.counts[i].rules)
 			e.endAt(filterPoint, c.profile, i, Success)
-		case c.profile.turn[i] != nil:
+		case c.profile.Filters[i].Turn != nil:
 			if own := e.turnVerdicts(c, i); own != nil {
 				e.asked(c.profile.first+int32(i), own.ask(slots))
 				slots = counts.addColumn(i, slots, own.codes)

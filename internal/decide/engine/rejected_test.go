@@ -50,7 +50,7 @@ func TestWhyNodesAreRejected(t *testing.T) {
 	b := withPlugins(t, 4, func(p *plugin.Profile) {
 		p.PreFilters = append(p.PreFilters, plugintest.PartsOf(&says{"N", plugin.PreFilterResult{Narrowed: true, Nodes: []string{long("0"), long("2"), long("3")}}}).PreFilter)
 		p.PreFilterOrder = append(p.PreFilterOrder, "N")
-		p.Filters = append(p.Filters, failsWithPods{failing(long("0"))})
+		p.Filters = append(p.Filters, plugintest.Filters(failsWithPods{failing(long("0"))})...)
 		p.PostFilters = []*plugin.PostFilter{plugintest.PartsOf(asks).PostFilter}
 	})
 	place := func(name string, cpuMilli int64) *model.Pod {
@@ -98,7 +98,7 @@ func TestWhyNodesAreRejected(t *testing.T) {
 func TestWhyPodsAreRejected(t *testing.T) {
 	asks := &asksWhy{}
 	b := withPlugins(t, 2, func(p *plugin.Profile) {
-		p.Filters = append(p.Filters, &claims{})
+		p.Filters = append(p.Filters, plugintest.Filters(&claims{})...)
 		p.PostFilters = []*plugin.PostFilter{plugintest.PartsOf(asks).PostFilter}
 	})
 	var inDryRun []string

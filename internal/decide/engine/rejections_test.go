@@ -19,7 +19,7 @@ import (
 func TestRejectionWithOtherObjections(t *testing.T) {
 	const nodes = maxObjections + 20
 	f := &byLabel{rule{name: "F", reads: model.Labels}}
-	x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{f}})
+	x := newSmall(t, &plugin.Profile{Filters: plugintest.Filters(f)})
 	set := func(each func(i int) int) {
 		for i := range nodes {
 			plugintest.Set(x.s, digit(i, each(i)))
@@ -71,7 +71,7 @@ func (f *byLabel) Filter(node state.Node) (code reason.Code) {
 // without visiting them again.
 func TestRejectionsHaveTheirOwnColumns(t *testing.T) {
 	f, g := &byLabel{rule{name: "F", reads: model.Labels}}, &bySelector{rule{name: "G"}}
-	x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{g, f}})
+	x := newSmall(t, &plugin.Profile{Filters: plugintest.Filters(g, f)})
 	x.p.PostFilters = []*plugin.PostFilter{plugintest.PartsOf(&postFilter{"P", func(c *postFilterCycle, pod *model.Pod) (plugin.PostFilterResult, error) {
 		before := x.Counters().Visited
 		if n := len(c.Potential()); n != 4 || x.Counters().Visited != before {
@@ -116,7 +116,7 @@ func (f *bySelector) FilterNeed(pod *model.Pod) plugin.FilterNeed {
 // feasible without a change that the filter reads.
 func TestAuditOfRemembered(t *testing.T) {
 	f := &rule{name: "F", codes: map[string]reason.Code{"a": 1}}
-	x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{f}}, "a")
+	x := newSmall(t, &plugin.Profile{Filters: plugintest.Filters(f)}, "a")
 	x.audits = true
 	x.decide(x.pod())
 	if x.decide(x.pod()); x.Counters().Recalled != 1 || x.Audit() != nil {
@@ -133,7 +133,7 @@ func TestAuditOfRemembered(t *testing.T) {
 // TestCompiledAreUsed: compiled needs without a column are as old as their last use.
 func TestCompiledAreUsed(t *testing.T) {
 	x := newSmall(t, &plugin.Profile{
-		Filters: []plugin.Filter{&counted{name: "C", rule: passing()}}, Scores: []plugin.Weighted{{Score: plugintest.PartsOf(&setRating{together: together{name: "S"}}).Score, Weight: 1}},
+		Filters: plugintest.Filters(&counted{name: "C", rule: passing()}), Scores: []plugin.Weighted{{Score: plugintest.PartsOf(&setRating{together: together{name: "S"}}).Score, Weight: 1}},
 	}, "a", "b")
 	for range 3 {
 		x.decide(x.pod())
@@ -156,13 +156,13 @@ func TestCompiledAreUsed(t *testing.T) {
 func TestVersionsOfRejections(t *testing.T) {
 	full := plugin.CountRule{Domains: []int32{0, 0}, Counts: []int32{5}, Max: 1, Code: 1}
 	for name, test := range map[string]struct {
-		filter  plugin.Filter
+		filter  interface{ Name() string }
 		decides bool // anew after a change of a namespace
 	}{
 		"a rule":         {&counted{name: "C", rule: full}, true},
 		"without a rule": {&rule{name: "F", codes: map[string]reason.Code{"a": 1, "b": 1}}, false},
 	} {
-		x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{test.filter}}, "a", "b")
+		x := newSmall(t, &plugin.Profile{Filters: plugintest.Filters(test.filter)}, "a", "b")
 		expect := func(what string, recalled int64) {
 			t.Helper()
 			before := x.Counters().Recalled
@@ -209,9 +209,9 @@ func TestMostFilters(t *testing.T) {
 	for filters, want := range map[int]int64{maxFilters - 1: 1, maxFilters: 1, maxFilters + 1: 0} {
 		p := &plugin.Profile{}
 		for i := range filters {
-			p.Filters = append(p.Filters, &rule{name: fmt.Sprint("F", i)})
+			p.Filters = append(p.Filters, plugintest.Filters(&rule{name: fmt.Sprint("F", i)})...)
 		}
-		p.Filters[filters-1].(*rule).codes = map[string]reason.Code{"a": 1}
+		ruleOf(p.Filters[filters-1]).codes = map[string]reason.Code{"a": 1}
 		x := newSmall(t, p, "a")
 		x.decide(x.pod())
 		if d := x.decide(x.pod()); d.Outcome != plan.Unschedulable || x.Counters().Recalled != want {

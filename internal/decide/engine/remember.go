@@ -23,7 +23,7 @@ type shape struct {
 	nominated bool // other pods are nominated
 	// then the pod's group: its members leave no space for each other
 	group model.GroupKey
-	// needs is indexed by filter. The need of a CountFilter without rules is zero,
+	// needs is indexed by filter. The need of a count filter without rules is zero,
 	// whatever the pod's labels. These may differ for each pod of a StatefulSet or a Job.
 	needs [maxFilters]model.Need
 }
@@ -50,7 +50,7 @@ type rejected struct {
 	//
 	//   - a shape's first, since most shapes are rejected once;
 	//   - with too many different objections;
-	//   - with rules of a CountFilter while pods are nominated, because each nominated
+	//   - with rules of a count filter while pods are nominated, because each nominated
 	//     pod would need other rules.
 	//
 	// Invariant: the counts of objections are those of bySlot, or there are none.
@@ -107,14 +107,14 @@ func shapeOf(c *cycle) (s shape, ok bool) {
 		s.priority, s.nominated, s.group = c.pod.Priority, true, c.pod.Group
 	}
 	for i, need := range c.needs {
-		if c.profile.counts[i] == nil || c.counting[i] != nil {
+		if c.profile.Filters[i].Count == nil || c.counting[i] != nil {
 			s.needs[i] = need
 		}
 	}
 	return s, true
 }
 
-// counts reports whether a CountFilter has rules to check.
+// counts reports whether a count filter has rules to check.
 func (c *cycle) counts() bool {
 	return slices.ContainsFunc(c.profile.counting, func(i int) bool { return c.counting[i] != nil })
 }
@@ -129,15 +129,10 @@ func (e *Engine) versionsFor(c *cycle) state.Versions {
 		// the journal lists the nodes, and nothing else about nominated pods matters
 		v.Nominations = 0
 	}
-	if !slices.ContainsFunc(c.own, sharesDevices) {
+	if !c.sharesDevices {
 		v.Devices = 0
 	}
 	return v
-}
-
-func sharesDevices(need plugin.FilterNeed) bool {
-	shared, ok := need.(plugin.SharedNeed)
-	return ok && shared.SharesDevices()
 }
 
 // recall returns a remembered rejection that still holds for the cycle's pod, or nil. It
@@ -381,9 +376,9 @@ func (x *rejections) learn(r *rejected, c *cycle, versions state.Versions, count
 func (c *cycle) reads() model.Aspect {
 	// Nominations for the pods nominated to the node
 	reads := model.Presence | model.Nominations
-	for i, f := range c.profile.readers {
-		if f != nil && !c.needs[i].IsZero() {
-			reads |= f.FilterReads()
+	for i, f := range c.profile.Filters {
+		if f.HasColumn() && !c.needs[i].IsZero() {
+			reads |= f.Reads.Nodes
 		}
 	}
 	return reads

@@ -22,6 +22,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/enginetest"
 	"github.com/berth-scheduler/berth/internal/proof/oracle"
 	"github.com/berth-scheduler/berth/internal/proof/oracle/random"
+	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
 // verdict is the part of a decision that must not depend on remembered rejections.
@@ -140,7 +141,7 @@ func another(r *rand.Rand, like *v1.Pod, name string, c oracle.Cluster) *v1.Pod 
 	return p
 }
 
-// numbered is a NodeFilter that objects to every node with a code of its own, so that
+// numbered is a node filter that objects to every node with a code of its own, so that
 // objections are as many as nodes.
 type numbered struct{}
 
@@ -159,7 +160,7 @@ func (numbered) Filter(node state.Node) reason.Code {
 func TestManyDifferentObjections(t *testing.T) {
 	build.NotRaced(t)
 	for _, nodes := range []int{20, 250, 255, 256, 600} {
-		b := withPlugins(t, nodes, func(p *plugin.Profile) { p.Filters = []plugin.Filter{numbered{}} })
+		b := withPlugins(t, nodes, func(p *plugin.Profile) { p.Filters = plugintest.Filters(numbered{}) })
 		usage := b.pod(0, shapes["plain"])
 		for i := range 20 {
 			d := b.engine.Decide(b.state.View(), plan.Alone(b.pod(1+i, shapes["plain"])))

@@ -65,7 +65,7 @@ func TestRestriction(t *testing.T) {
 		{"fails outside", map[string]reason.Code{"a": failed}, nil, nil, "b", "b of 1"},
 		{"fails inside", map[string]reason.Code{"a": failed, "b": failed}, nil, nil, "b c", `failed running "r" filter plugin: r fails 1`},
 	} {
-		x := newSmall(t, &plugin.Profile{PreFilters: row.narrow, Filters: []plugin.Filter{&rule{name: "r", codes: row.codes}}}, "a", "b", "c", "d", "e", "f")
+		x := newSmall(t, &plugin.Profile{PreFilters: row.narrow, Filters: plugintest.Filters(&rule{name: "r", codes: row.codes})}, "a", "b", "c", "d", "e", "f")
 		if got := x.told(x.among(row.among), x.pod(row.pod...)); got != row.want {
 			t.Errorf("%s: %s, want %s", row.name, got, row.want)
 		}
@@ -76,7 +76,7 @@ func TestRestriction(t *testing.T) {
 // column is filled once for all restrictions.
 func TestRestrictionVisitsItsNodes(t *testing.T) {
 	r := &rule{name: "r"}
-	x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{r}}, "a", "b", "c", "d", "e", "f")
+	x := newSmall(t, &plugin.Profile{Filters: plugintest.Filters(r)}, "a", "b", "c", "d", "e", "f")
 	for _, names := range []string{"a b", "c d e", "f"} {
 		before := x.Counters().Visited
 		x.told(x.among(names), x.pod())
@@ -92,7 +92,7 @@ func TestRestrictionVisitsItsNodes(t *testing.T) {
 // TestRestrictionAndRemembering: a rejection by some nodes is not valid for another set
 // of nodes.
 func TestRestrictionAndRemembering(t *testing.T) {
-	x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{&rule{name: "r", codes: map[string]reason.Code{"a": 1, "b": 2, "c": 3}}}}, "a", "b", "c")
+	x := newSmall(t, &plugin.Profile{Filters: plugintest.Filters(&rule{name: "r", codes: map[string]reason.Code{"a": 1, "b": 2, "c": 3}})}, "a", "b", "c")
 	for i, step := range []struct{ among, want string }{
 		{"a", "0/1 nodes are available: 1 r1."},
 		{"a b c", "0/3 nodes are available: 1 r1, 1 r2, 1 r3."},

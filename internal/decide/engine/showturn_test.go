@@ -44,7 +44,7 @@ func TestShowTurn(t *testing.T) {
 		x := newSmall(t, &plugin.Profile{
 			PreFilterOrder: []string{"N", "Z"},
 			PreFilters:     []*plugin.PreFilter{answering(plugin.PreFilterResult{})},
-			Filters:        []plugin.Filter{&rule{name: "F", codes: codes}},
+			Filters:        plugintest.Filters(&rule{name: "F", codes: codes}),
 		}, test.nodes...)
 		if test.change != nil {
 			test.change(x)
@@ -67,7 +67,7 @@ func TestShowTurn(t *testing.T) {
 // TestResolvableBesideNominated has a filter object to nodes with pods on them. On a node
 // with a nominated pod that goes first, the objection with that pod counts.
 func TestResolvableBesideNominated(t *testing.T) {
-	x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{&rule{name: "F", reads: model.Usage, codes: map[string]reason.Code{"a": 1 | reason.Unresolvable, "b": 2, "c": 1 | reason.Unresolvable}}}}, "a", "b", "c")
+	x := newSmall(t, &plugin.Profile{Filters: plugintest.Filters(&rule{name: "F", reads: model.Usage, codes: map[string]reason.Code{"a": 1 | reason.Unresolvable, "b": 2, "c": 1 | reason.Unresolvable}})}, "a", "b", "c")
 	for _, node := range []string{"a", "b"} {
 		plugintest.Set(x.s, build.Pod(build.Named("on-"+node), build.NominatedNodeName(node), priority(9)))
 	}

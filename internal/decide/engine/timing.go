@@ -134,7 +134,7 @@ func (e *Engine) runPostFilter(p *plugin.PostFilter, c *postFilterCycle, pod *mo
 
 // endFilter is end for the verdict of a filter on a node.
 func (e *Engine) endFilter(c *cycle, i int, code reason.Code) {
-	if i >= len(c.profile.Filters) || c.profile.turn[i] != nil { // extenders, and out-of-tree plugins
+	if i >= len(c.profile.Filters) || c.profile.Filters[i].Turn != nil { // extenders, and out-of-tree plugins
 		return
 	}
 	status := Success

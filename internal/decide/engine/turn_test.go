@@ -81,7 +81,7 @@ func TestTurnFilters(t *testing.T) {
 				behind.skips = false
 			}
 			x := newSmall(t, &plugin.Profile{
-				Filters: []plugin.Filter{&turnRule{rule: rule{name: "Before", codes: test.before}}, &rule{name: "Column", codes: test.column}, behind},
+				Filters: plugintest.Filters(&turnRule{rule: rule{name: "Before", codes: test.before}}, &rule{name: "Column", codes: test.column}, behind),
 				Scores:  []plugin.Weighted{{Score: plugintest.PartsOf(&rating{name: "S", raw: map[string]int32{"a": 1, "b": 2, "c": 3, "d": 4}}).Score, Weight: 1}},
 			}, "a", "b", "c", "d")
 			x.profiles[x.p.Name].External = &noted{}
@@ -107,7 +107,7 @@ func TestTurnFilters(t *testing.T) {
 // slot is evaluated again.
 func TestTurnFiltersOfMoreNodes(t *testing.T) {
 	f := &turnRule{rule: rule{name: "F", codes: map[string]reason.Code{"a": 1}}}
-	x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{f}, External: &noted{}}, "a")
+	x := newSmall(t, &plugin.Profile{Filters: plugintest.Filters(f), External: &noted{}}, "a")
 	if got := decided(x.decide(x.pod())); got != "no: 1 F1 by [F]" {
 		t.Errorf("one node: %s", got)
 	}
@@ -169,7 +169,7 @@ func TestScores(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{&rule{name: "F", codes: map[string]reason.Code{"a": 1}}}, Scores: test.scores}, "a", "b", "c")
+			x := newSmall(t, &plugin.Profile{Filters: plugintest.Filters(&rule{name: "F", codes: map[string]reason.Code{"a": 1}}), Scores: test.scores}, "a", "b", "c")
 			for _, what := range []string{"first", "again"} {
 				if got := decided(x.decide(x.pod())); !strings.HasSuffix(got, test.want) {
 					t.Errorf("%s: %s, want %s", what, got, test.want)
@@ -207,17 +207,17 @@ func (r *classRating) Classes(state.View) []int32 { return r.classes }
 func TestAskedIsCounted(t *testing.T) {
 	all := []int32{0, 1, 2, 3}
 	x := newSmall(t, &plugin.Profile{
-		Filters: []plugin.Filter{
+		Filters: plugintest.Filters(
 			&rule{name: "F", codes: map[string]reason.Code{"a": 1}},
 			&counted{name: "K", rule: plugin.CountRule{Domains: all, Counts: []int32{0, 5, 0, 0}, Max: 1, Code: 1}},
 			&turnRule{rule: rule{name: "T"}},
-		},
+		),
 		Scores: []plugin.Weighted{
 			{Score: plugintest.PartsOf(&rating{name: "S", raw: map[string]int32{"c": 1}}).Score, Weight: 1}, {Score: plugintest.PartsOf(&setRating{together: together{name: "U"}}).Score, Weight: 1},
 			{Score: plugintest.PartsOf(&turnRating{together{name: "V"}}).Score, Weight: 1},
 		},
 	}, "a", "b", "c", "d")
-	other := &plugin.Profile{Name: "other", Filters: []plugin.Filter{&rule{name: "G"}}, Scores: []plugin.Weighted{{Score: plugintest.PartsOf(&rating{name: "R"}).Score, Weight: 1}}}
+	other := &plugin.Profile{Name: "other", Filters: plugintest.Filters(&rule{name: "G"}), Scores: []plugin.Weighted{{Score: plugintest.PartsOf(&rating{name: "R"}).Score, Weight: 1}}}
 	e, err := New(Config{Profiles: []*plugin.Profile{x.p, other}})
 	if err != nil {
 		t.Fatal(err)
@@ -288,7 +288,7 @@ func TestPreScore(t *testing.T) {
 	} {
 		p := &preScore{err: test.err}
 		x := newSmall(t, &plugin.Profile{
-			Filters: []plugin.Filter{&rule{name: "F", codes: test.codes}}, PreScores: []*plugin.PreScore{plugintest.PartsOf(p).PreScore},
+			Filters: plugintest.Filters(&rule{name: "F", codes: test.codes}), PreScores: []*plugin.PreScore{plugintest.PartsOf(p).PreScore},
 			Scores: []plugin.Weighted{{Score: plugintest.PartsOf(&rating{name: "S", raw: map[string]int32{"c": 4}}).Score, Weight: 1}},
 		}, "a", "b", "c")
 		if got := decided(x.decide(x.pod())); got != test.want {
@@ -303,7 +303,7 @@ func TestPreScore(t *testing.T) {
 
 // TestFitsWithIsCounted: nodes checked by numbers count as calls.
 func TestFitsWithIsCounted(t *testing.T) {
-	x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{&fit{rule{name: "F", reads: model.Usage}, 0}, &fit{rule{name: "G", reads: model.Usage}, 1}}}, "a")
+	x := newSmall(t, &plugin.Profile{Filters: plugintest.Filters(&fit{rule{name: "F", reads: model.Usage}, 0}, &fit{rule{name: "G", reads: model.Usage}, 1})}, "a")
 	plugintest.Set(x.s, build.Pod(build.Named("on"), build.NodeName("a")))
 	ran := false
 	x.p.PostFilters = []*plugin.PostFilter{plugintest.PartsOf(&postFilter{"P", func(c *postFilterCycle, _ *model.Pod) (plugin.PostFilterResult, error) {
@@ -329,9 +329,9 @@ func TestFitsWithIsCounted(t *testing.T) {
 // TestOneTurnFilterFails: the filter fails for a node that it gets only because none is
 // feasible.
 func TestOneTurnFilterFails(t *testing.T) {
-	x := newSmall(t, &plugin.Profile{External: &noted{}, Filters: []plugin.Filter{
+	x := newSmall(t, &plugin.Profile{External: &noted{}, Filters: plugintest.Filters(
 		&turnRule{rule: rule{name: "T", codes: map[string]reason.Code{"b": reason.Failed | 6}}}, &rule{name: "F", codes: map[string]reason.Code{"a": 1, "b": 1}},
-	}}, "a", "b")
+	)}, "a", "b")
 	if got := decided(x.decide(x.pod())); got != `error: running "T" filter plugin: T fails 6` {
 		t.Error(got)
 	}
@@ -340,7 +340,7 @@ func TestOneTurnFilterFails(t *testing.T) {
 // TestAskedOneByOne: calls of filters for few nodes count, calls of extenders do not.
 func TestAskedOneByOne(t *testing.T) {
 	x := newSmall(t, &plugin.Profile{
-		Filters:    []plugin.Filter{&rule{name: "F", codes: map[string]reason.Code{"a": 1}}, &rule{name: "G"}},
+		Filters:    plugintest.Filters(&rule{name: "F", codes: map[string]reason.Code{"a": 1}}, &rule{name: "G"}),
 		PreFilters: []*plugin.PreFilter{plugintest.PartsOf(&preFilter{"N", plugin.PreFilterResult{Narrowed: true, Nodes: []string{"a", "b"}}}).PreFilter}, Extenders: []plugin.Extender{refuses{}},
 	}, "a", "b", "c")
 	if got := decided(x.decide(x.pod())); !strings.HasPrefix(got, "no: 1 F1, 2 node(s) didn't satisfy plugin(s) [N] by") {
@@ -360,9 +360,9 @@ func TestDecisionsAllocateNothing(t *testing.T) {
 	quiet := func(name string) *silentRule { return &silentRule{rule{name: name, reads: model.Labels}} }
 	inTurn := &inState{rule: rule{name: "A"}, need: quiet("A")}
 	for name, p := range map[string]*plugin.Profile{
-		"a filter":         {Filters: []plugin.Filter{quiet("F")}},
-		"a StateFilter":    {Filters: []plugin.Filter{quiet("F"), inTurn}},
-		"a CountFilter":    {Filters: []plugin.Filter{quiet("F"), &counted{name: "C", rule: plugin.CountRule{Domains: make([]int32, 9), Max: 9}}}},
+		"a filter":         {Filters: plugintest.Filters(quiet("F"))},
+		"a state filter":   {Filters: plugintest.Filters(quiet("F"), inTurn)},
+		"a count filter":   {Filters: plugintest.Filters(quiet("F"), &counted{name: "C", rule: plugin.CountRule{Domains: make([]int32, 9), Max: 9}})},
 		"a score":          {Scores: []plugin.Weighted{{Score: plugintest.PartsOf(&rating{name: "S", how: model.Largest, raw: map[string]int32{"a": 3}}).Score, Weight: 1}}},
 		"a score of a set": {Scores: []plugin.Weighted{{Score: plugintest.PartsOf(&setRating{together: together{name: "S"}}).Score, Weight: 1}}},
 	} {

@@ -22,20 +22,20 @@ func (e *Engine) usageOf(c *cycle) *usage {
 		return u
 	}
 	*u = usage{known: true, only: c.extended == nil, by: e.scratch.usage[:0]}
-	for i, f := range c.profile.readers {
+	for i, f := range c.profile.Filters {
 		reads := model.AllAspects
-		if c.profile.counts[i] != nil {
+		if f.Count != nil {
 			if c.counting[i] == nil {
 				continue
 			}
-		} else if c.profile.turn[i] != nil {
+		} else if f.Turn != nil {
 			if i < len(c.here.verdicts) && c.here.verdicts[i] == nil {
 				continue
 			}
 		} else if c.needs[i].IsZero() {
 			continue
-		} else if f != nil {
-			reads = f.FilterReads()
+		} else {
+			reads = f.Reads.Nodes
 		}
 		if reads&model.Usage != 0 {
 			u.by = append(u.by, i)

@@ -129,15 +129,15 @@ type fickle struct {
 	fails func(pods map[string]bool) bool
 }
 
-func (f fickle) FilterNeedIn(v state.View, _ *model.Pod) (plugin.FilterNeed, string, error) {
+func (f fickle) FilterNeedIn(v state.View, _ *model.Pod) (plugin.StateNeed, error) {
 	pods := map[string]bool{}
 	for pod := range v.PodsOn(0) {
 		pods[pod.Name] = true
 	}
 	if f.fails(pods) {
-		return nil, "", fmt.Errorf("no need")
+		return plugin.StateNeed{}, fmt.Errorf("no need")
 	}
-	return nil, "", nil
+	return plugin.StateNeed{}, nil
 }
 
 // TestErrorsLeaveNothingBehind has a filter fail at some moment of a group's turn, on a
@@ -162,7 +162,7 @@ func TestErrorsLeaveNothingBehind(t *testing.T) {
 	} {
 		c := newGangCluster(t, 1, build.Node("n", build.Allocatable(fmt.Sprintf("cpu=%d pods=110", row.cpu))))
 		p := c.engine.Profile("default-scheduler")
-		p.Filters = append(slices.Clone(p.Filters), fickle{fails: row.fails})
+		p.Filters = append(slices.Clone(p.Filters), plugintest.Filters(fickle{fails: row.fails})...)
 		e, err := engine.New(engine.Config{Profiles: []*plugin.Profile{p}, Seed: 1})
 		if err != nil {
 			t.Fatal(err)

@@ -525,11 +525,10 @@ func (b broken) ScorePlacements(state.View, *model.GroupTree, []plugin.Proposal,
 type failing struct{}
 
 func (failing) Name() string { return "Failing" }
-func (failing) FilterNeedIn(state.View, *model.Pod) (plugin.FilterNeed, string, error) {
-	return nil, "", fmt.Errorf("no need")
+func (failing) FilterNeedIn(state.View, *model.Pod) (plugin.StateNeed, error) {
+	return plugin.StateNeed{}, fmt.Errorf("no need")
 }
 func (failing) FilterReads() model.Aspect { return 0 }
-func (failing) Reads() []model.Kind       { return nil }
 
 // stuck is a PostFilter plugin that fails to release resources for a group.
 type stuck struct{}
@@ -563,7 +562,7 @@ func TestPlacementsFail(t *testing.T) {
 		{"freeing", func(p *plugin.Profile) {
 			p.Placements, p.PostFilters = nil, []*plugin.PostFilter{plugintest.PartsOf(stuck{}).PostFilter}
 		}, `failed: error in "Stuck" PodGroupPostFilter plugins: nothing is given back`},
-		{"a member", func(p *plugin.Profile) { p.Filters = append(p.Filters, failing{}) },
+		{"a member", func(p *plugin.Profile) { p.Filters = append(p.Filters, plugintest.Filters(failing{})...) },
 			`failed: failed to schedule other pod from a pod group: running PreFilter plugin "Failing": no need`},
 	} {
 		p := profileWith(t, 1, 1)

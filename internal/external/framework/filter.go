@@ -14,7 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// filter is a TurnFilter. It keeps the outcomes of one turn.
+// filter is a Filter plugin. It keeps the outcomes of one turn.
 type filter struct {
 	external
 	plugin fwk.FilterPlugin
@@ -37,12 +37,11 @@ type verdicts struct {
 }
 
 var (
-	_ plugin.TurnFilter   = (*filter)(nil)
 	_ plugin.TurnVerdicts = (*verdicts)(nil)
 )
 
-// FilterTurn returns the verdicts in a view.
-func (f *filter) FilterTurn(v state.View) (plugin.TurnVerdicts, error) {
+// verdictsIn returns the verdicts in a view.
+func (f *filter) verdictsIn(v state.View) (plugin.TurnVerdicts, error) {
 	t := f.r.turn
 	if f.turn != t {
 		f.turn, f.list, f.codes = t, f.list[:0], map[string]reason.Code{}

@@ -134,7 +134,7 @@ func TestHangInDryRun(t *testing.T) {
 	dryRun := v.DryRun(&draft)
 	for _, pod := range []*model.Pod{first, second} {
 		dryRun.Remove(pod.Key())
-		verdicts, err := points.Filter.FilterTurn(dryRun.View())
+		verdicts, err := points.Filter.Turn(dryRun.View())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -19,10 +19,6 @@ type preEnqueue struct {
 	plugin fwk.PreEnqueuePlugin
 }
 
-var (
-	_ plugin.EnqueueExtensions = (*enqueueExtensions)(nil)
-)
-
 // run runs the plugin. As in kube-scheduler, any status except Success gates the pod.
 func (p *preEnqueue) run(pod *model.Pod) string {
 	object := p.r.copies.of(pod)
@@ -74,35 +70,26 @@ func (c *copies) of(pod *model.Pod) *v1.Pod {
 // drop removes the copy of a pod, because an abandoned call may still write to it.
 func (c *copies) drop(pod *model.Pod) { delete(c.byPod, pod) }
 
-type enqueueExtensions struct {
-	external
-	events []model.EventToRegister
-}
-
-// EventsToRegister returns the events that the plugin registers for.
-func (p *enqueueExtensions) EventsToRegister() []model.EventToRegister { return p.events }
-
-// Reads returns the kinds whose events the plugin registers for.
-func (p *enqueueExtensions) Reads() []model.Kind {
-	var reads []model.Kind
+// kindsOf returns the kinds whose events are registered.
+func kindsOf(events []model.EventToRegister) (all []model.Kind) {
 	for kind := range model.KindCount {
 		raises := kinds.Get(kind).Events
-		if slices.ContainsFunc(p.events, func(r model.EventToRegister) bool { return slices.ContainsFunc(raises, r.Resource.Covers) }) {
-			reads = append(reads, kind)
+		if slices.ContainsFunc(events, func(r model.EventToRegister) bool { return slices.ContainsFunc(raises, r.Resource.Covers) }) {
+			all = append(all, kind)
 		}
 	}
-	return reads
+	return all
 }
 
-// enqueueExtensions returns a plugin's registrations; nil if the plugin cannot reject
-// pods. A plugin without EnqueueExtensions registers for everything.
-func (o external) enqueueExtensions(p fwk.Plugin) (plugin.EnqueueExtensions, error) {
+// register adds a plugin's registrations, unless the plugin cannot reject pods. A plugin
+// without EnqueueExtensions registers for everything.
+func (o external) register(p fwk.Plugin, to *Points) error {
 	switch p.(type) {
 	case fwk.PreEnqueuePlugin, fwk.PreFilterPlugin, fwk.FilterPlugin, fwk.ReservePlugin, fwk.PermitPlugin:
 	default:
-		return nil, nil
+		return nil
 	}
-	e := &enqueueExtensions{external: o}
+	e := &plugin.EnqueueExtensions{Name: o.name}
 	if p, ok := p.(fwk.EnqueueExtensions); ok {
 		type result struct {
 			events []fwk.ClusterEventWithHint
@@ -113,18 +100,19 @@ func (o external) enqueueExtensions(p fwk.Plugin) (plugin.EnqueueExtensions, err
 			return result{events, err}
 		})
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if found.err != nil {
-			return nil, &Failure{o.name, EventsToRegister, found.err.Error()}
+			return &Failure{o.name, EventsToRegister, found.err.Error()}
 		}
 		for i := range found.events {
-			e.events = append(e.events, o.registration(&found.events[i]))
+			e.Events = append(e.Events, o.registration(&found.events[i]))
 		}
 	} else {
-		e.events = model.DefaultEvents()
+		e.Events = model.DefaultEvents()
 	}
-	return e, nil
+	to.EnqueueExtensions, to.Objects = e, kindsOf(e.Events)
+	return nil
 }
 
 // registration converts a registration. The bits of actions are kube-scheduler's.

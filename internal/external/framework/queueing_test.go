@@ -115,7 +115,7 @@ func TestHints(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		events := points.EnqueueExtensions.EventsToRegister()
+		events := points.EnqueueExtensions.Events
 		if len(events) != 1 || events[0].Actions != model.Add|model.UpdateNodeLabel || events[0].Helps(waiting, event) != test.want {
 			t.Errorf("%s: helps: %v, of %+v; want %v", name, len(events) > 0 && events[0].Helps(waiting, event), events, test.want)
 		}
@@ -125,7 +125,7 @@ func TestHints(t *testing.T) {
 		t.Fatal(err)
 	}
 	helped := 0
-	for _, e := range points.EnqueueExtensions.EventsToRegister() {
+	for _, e := range points.EnqueueExtensions.Events {
 		if e.Helps(waiting, event) {
 			helped++
 		}

@@ -18,6 +18,7 @@ import (
 	public "github.com/berth-scheduler/berth/framework"
 	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/external/framework/snapshot"
+	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
@@ -116,6 +117,7 @@ type Runtime struct {
 
 // adapters are adapters by the parts that they are.
 type adapters struct {
+	filters    map[*plugin.Filter]*filter
 	preFilters map[*plugin.PreFilter]*preFilter
 	preScores  map[*plugin.PreScore]*preScore
 	scores     map[*plugin.Score]*score
@@ -143,8 +145,8 @@ func New(ctx context.Context, config Config) (*Runtime, error) {
 	r := &Runtime{config: config, lane: NewLane(ctx, config.Deadline, config.Now, config.Log)}
 	r.handle = newHandle(r)
 	r.adapters = adapters{
-		map[*plugin.PreFilter]*preFilter{}, map[*plugin.PreScore]*preScore{}, map[*plugin.Score]*score{}, map[*plugin.Reserve]*reserve{},
-		map[*plugin.PreBind]*preBind{}, map[*plugin.PostBind]*postBind{},
+		map[*plugin.Filter]*filter{}, map[*plugin.PreFilter]*preFilter{}, map[*plugin.PreScore]*preScore{}, map[*plugin.Score]*score{},
+		map[*plugin.Reserve]*reserve{}, map[*plugin.PreBind]*preBind{}, map[*plugin.PostBind]*postBind{},
 	}
 	return r, nil
 }
@@ -182,11 +184,14 @@ func (o *external) observe(point Point, code fwk.Code, calls int, err error) {
 
 // Points are the parts of one plugin, by extension point; nil where it has none.
 type Points struct {
+	// Objects are the kinds whose events the plugin registers for.
+	Objects []model.Kind
+
 	PreEnqueue        *plugin.PreEnqueue
 	QueueSort         *plugin.QueueSort
-	EnqueueExtensions plugin.EnqueueExtensions
+	EnqueueExtensions *plugin.EnqueueExtensions
 	PreFilter         *plugin.PreFilter
-	Filter            plugin.TurnFilter
+	Filter            *plugin.Filter
 	PostFilter        *plugin.PostFilter
 	PreScore          *plugin.PreScore
 	Score             *plugin.Score
@@ -217,7 +222,9 @@ func (r *Runtime) Adapt(p fwk.Plugin) (Points, error) {
 		r.adapters.preFilters[points.PreFilter] = adapter
 	}
 	if p, ok := p.(fwk.FilterPlugin); ok {
-		points.Filter = &filter{external: o, plugin: p}
+		adapter := &filter{external: o, plugin: p}
+		points.Filter = &plugin.Filter{Name: name, Turn: adapter.verdictsIn}
+		r.adapters.filters[points.Filter] = adapter
 	}
 	if p, ok := p.(fwk.PostFilterPlugin); ok {
 		points.PostFilter = &plugin.PostFilter{Name: name, Run: (&postFilter{o, p}).run, Measured: true}
@@ -253,7 +260,7 @@ func (r *Runtime) Adapt(p fwk.Plugin) (Points, error) {
 		points.PostBind = &plugin.PostBind{Name: name, Steps: adapter.steps}
 		r.adapters.postBinds[points.PostBind] = adapter
 	}
-	points.EnqueueExtensions, err = o.enqueueExtensions(p)
+	err = o.register(p, &points)
 	return points, err
 }
 
@@ -265,12 +272,7 @@ func (r *Runtime) Attach(p *plugin.Profile, binds []*Binder) {
 	r.preFilters, r.reserves = own(p.PreFilters, a.preFilters), own(p.Reserve, a.reserves)
 	r.preScores, r.profile = own(p.PreScores, a.preScores), p
 	r.preBinds, r.postBinds, r.binds = own(p.PreBind, a.preBinds), own(p.PostBind, a.postBinds), binds
-	r.filters = nil
-	for _, f := range p.Filters {
-		if f, ok := f.(*filter); ok {
-			r.filters = append(r.filters, f)
-		}
-	}
+	r.filters = own(p.Filters, a.filters)
 	var first *preBind // the first of consecutive plugins
 	for _, x := range p.PreBind {
 		next := a.preBinds[x]

@@ -3,7 +3,6 @@ package plugintest
 import (
 	"fmt"
 	"math/bits"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -11,7 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
 // Contract is the part of a plugin's behaviour that does not depend on the pod: the
@@ -31,27 +29,19 @@ type Contract struct {
 }
 
 // CheckContract compares a plugin with its expected contract.
-func CheckContract(t testing.TB, p plugin.Plugin, want Contract) {
+func CheckContract(t testing.TB, of BuiltIn, want Contract) {
 	t.Helper()
-	if v := reflect.ValueOf(p); v.Kind() == reflect.Pointer && v.IsNil() {
-		t.Fatal("the plugin is nil")
+	p := of.Parts()
+	got := Contract{Name: p.Name, Reads: p.Objects}
+	if p.Filter != nil && p.Filter.HasColumn() {
+		got.FilterReads = p.Filter.Reads.Nodes
 	}
-	got := Contract{Name: p.Name()}
-	if f, ok := p.(interface{ FilterReads() model.Aspect }); ok {
-		got.FilterReads = f.FilterReads()
+	if p.Score != nil {
+		got.ScoreReads, got.Normalization = p.Score.Reads, p.Score.Normalization
 	}
-	if s, ok := p.(interface {
-		ScoreReads() model.Aspect
-		Normalization() model.Normalization
-	}); ok {
-		got.ScoreReads, got.Normalization = s.ScoreReads(), s.Normalization()
-	}
-	if r, ok := p.(interface{ Reads() []model.Kind }); ok {
-		got.Reads = r.Reads()
-	}
-	if e, ok := p.(plugin.EnqueueExtensions); ok {
-		for _, r := range e.EventsToRegister() {
-			got.Events = append(got.Events, registrationText(&r))
+	if p.EnqueueExtensions != nil {
+		for i := range p.EnqueueExtensions.Events {
+			got.Events = append(got.Events, registrationText(&p.EnqueueExtensions.Events[i]))
 		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -83,8 +73,8 @@ func registrationText(r *model.EventToRegister) string {
 
 // Causes returns the causes of a pod's rejection, each as "wants <ways>; keys <keys>".
 // Registrations without a cause are left out.
-func Causes(p plugin.EnqueueExtensions, waiting *model.Pod) (causes []string) {
-	for _, r := range p.EventsToRegister() {
+func Causes(p BuiltIn, waiting *model.Pod) (causes []string) {
+	for _, r := range p.Parts().EnqueueExtensions.Events {
 		if r.Cause != nil {
 			cause := r.Cause(waiting)
 			causes = append(causes, fmt.Sprintf("wants %s; keys %s", waysText(cause.Wants), keysText(cause.Keys, " ")))
@@ -95,8 +85,8 @@ func Causes(p plugin.EnqueueExtensions, waiting *model.Pod) (causes []string) {
 
 // Touched returns the keys that an event touches, each as "has <keys>; seeks <ways>". It
 // covers the registrations that concern the event and have causes.
-func Touched(p plugin.EnqueueExtensions, event model.Event) (touched []string) {
-	for _, r := range p.EventsToRegister() {
+func Touched(p BuiltIn, event model.Event) (touched []string) {
+	for _, r := range p.Parts().EnqueueExtensions.Events {
 		if r.Touches != nil && r.Concerns(event) {
 			var to model.Touch
 			r.Touches(event, &to)
@@ -168,8 +158,8 @@ func keysText(keys []model.Key, between string) string {
 
 // Alikes returns the parts of a pod that the hints depend on, for each registration with
 // an Alike.
-func Alikes(p plugin.EnqueueExtensions, waiting *model.Pod) (alikes []string) {
-	for _, r := range p.EventsToRegister() {
+func Alikes(p BuiltIn, waiting *model.Pod) (alikes []string) {
+	for _, r := range p.Parts().EnqueueExtensions.Events {
 		if r.Alike != nil {
 			alikes = append(alikes, r.Alike(waiting).String())
 		}

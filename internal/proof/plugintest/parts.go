@@ -58,9 +58,62 @@ func PartsOf(p interface{ Name() string }) *plugin.Parts {
 	}); ok {
 		parts.PlacementScore = &plugin.PlacementScore{Run: p.ScorePlacements}
 	}
-	parts.Score = scoreOf(p)
+	parts.Filter, parts.Score = filterOf(p), scoreOf(p)
+	if p, ok := p.(interface {
+		EventsToRegister() []model.EventToRegister
+	}); ok {
+		parts.EnqueueExtensions = &plugin.EnqueueExtensions{Events: p.EventsToRegister()}
+	}
 	bindingPartsOf(p, &parts)
 	return plugin.New(parts)
+}
+
+// filterOf returns the Filter of a test's plugin. Verdicts in the turn and needs in the
+// state come before needs of the pod, whose methods such a type may embed.
+func filterOf(p any) *plugin.Filter {
+	var part plugin.Filter
+	if p, ok := p.(interface{ FilterReads() model.Aspect }); ok {
+		part.Reads.Nodes = p.FilterReads()
+	}
+	switch p := p.(type) {
+	case interface {
+		FilterTurn(v state.View) (plugin.TurnVerdicts, error)
+	}:
+		part.Turn = p.FilterTurn
+	case interface {
+		FilterNeedIn(v state.View, pod *model.Pod) (plugin.StateNeed, error)
+	}:
+		part.NeedIn = p.FilterNeedIn
+	case interface {
+		FilterNeed(pod *model.Pod) plugin.FilterNeed
+	}:
+		part.Need = p.FilterNeed
+	case interface {
+		CountNeed(pod *model.Pod) plugin.CountNeed
+	}:
+		part.Count = p.CountNeed
+	default:
+		return nil
+	}
+	return &part
+}
+
+// Filters returns the Filter plugins of a test's profile.
+func Filters(list ...interface{ Name() string }) []*plugin.Filter {
+	filters := make([]*plugin.Filter, len(list))
+	for i, p := range list {
+		filters[i] = PartsOf(p).Filter
+	}
+	return filters
+}
+
+// Registering returns the EnqueueExtensions of a test's profile.
+func Registering(list ...interface{ Name() string }) []*plugin.EnqueueExtensions {
+	all := make([]*plugin.EnqueueExtensions, len(list))
+	for i, p := range list {
+		all[i] = PartsOf(p).EnqueueExtensions
+	}
+	return all
 }
 
 func postFilterOf(p any) *plugin.PostFilter {

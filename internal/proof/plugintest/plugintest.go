@@ -72,26 +72,26 @@ func Set(s *state.State, objects ...runtime.Object) {
 	s.Apply(changes)
 }
 
-// Ruling returns the result of a StateFilter for a pod, as in the pod's turn:
+// Ruling returns the result of a filter with NeedIn for a pod, as in the pod's turn:
 //
-//	error: <error>     FilterNeedIn failed
-//	pod: <rejection>   FilterNeedIn rejected the pod
+//	error: <error>     NeedIn failed
+//	pod: <rejection>   NeedIn rejected the pod
 //	skip               the pod has no need
 //
 // Otherwise it returns a verdict for each node, in slot order: "fits", "U <reasons>" (UU
 // if unresolvable) or "E <error>". The nodes are judged in the view in, which is the view
 // of the turn or a dry run of it.
-func Ruling(f plugin.StateFilter, pod *model.Pod, turn, in state.View) string {
-	need, rejection, err := f.FilterNeedIn(turn, pod)
+func Ruling(p BuiltIn, pod *model.Pod, turn, in state.View) string {
+	found, err := p.Parts().Filter.NeedIn(turn, pod)
 	switch {
 	case err != nil:
 		return "error: " + err.Error()
-	case rejection != "":
-		return "pod: " + rejection
-	case need == nil:
+	case found.Rejection != "":
+		return "pod: " + found.Rejection
+	case found.Need == nil:
 		return "skip"
 	}
-	verdicts := need.Compile()
+	verdicts := found.Need.Compile()
 	var words []string
 	for slot, alive := range in.State().Alive() {
 		if alive {
@@ -113,29 +113,29 @@ func verdictOf(verdicts *plugin.Verdicts, v state.View, pod *model.Pod, code rea
 	return "U " + strings.Join(verdicts.Reasons(code), "; ")
 }
 
-// NeedIn returns the text of the pod's need of a StateFilter in a view. It is empty if
-// the need is nil or the pod is rejected.
-func NeedIn(f plugin.StateFilter, pod *model.Pod, v state.View) string {
-	need, _, _ := f.FilterNeedIn(v, pod)
-	if need == nil {
+// NeedIn returns the text of the pod's need of a filter with NeedIn in a view. It is
+// empty if the need is nil or the pod is rejected.
+func NeedIn(p BuiltIn, pod *model.Pod, v state.View) string {
+	found, _ := p.Parts().Filter.NeedIn(v, pod)
+	if found.Need == nil {
 		return ""
 	}
-	return string(need.AppendText(nil))
+	return string(found.Need.AppendText(nil))
 }
 
 // Helped reports whether a hint is positive for a registration that concerns the event,
 // for a pod without an AskedIn need. If the registration has a cause, the event must
 // touch it: otherwise the test fails.
-func Helped(t testing.TB, p plugin.EnqueueExtensions, waiting *model.Pod, event model.Event) bool {
+func Helped(t testing.TB, p BuiltIn, waiting *model.Pod, event model.Event) bool {
 	t.Helper()
 	helped := false
-	for _, r := range p.EventsToRegister() {
+	for _, r := range p.Parts().EnqueueExtensions.Events {
 		if !r.Helps(waiting, event) || r.Asked != nil && !r.Asked.Hint(model.Need{}, event) {
 			continue
 		}
 		helped = true
 		if r.Cause != nil && !finds(&r, waiting, event) {
-			t.Errorf("%s: the event %s helps pod %s and does not find it", p.Name(), event.Label(), waiting)
+			t.Errorf("%s: the event %s helps pod %s and does not find it", p.Parts().Name, event.Label(), waiting)
 		}
 	}
 	return helped
@@ -143,8 +143,8 @@ func Helped(t testing.TB, p plugin.EnqueueExtensions, waiting *model.Pod, event 
 
 // Found reports whether the event finds the pod by a registration that concerns it,
 // without looking at the hint.
-func Found(p plugin.EnqueueExtensions, waiting *model.Pod, event model.Event) bool {
-	return slices.ContainsFunc(p.EventsToRegister(), func(r model.EventToRegister) bool {
+func Found(p BuiltIn, waiting *model.Pod, event model.Event) bool {
+	return slices.ContainsFunc(p.Parts().EnqueueExtensions.Events, func(r model.EventToRegister) bool {
 		return r.Concerns(event) && r.Asked == nil && (r.Cause == nil || finds(&r, waiting, event))
 	})
 }
@@ -180,27 +180,32 @@ func Node(node *v1.Node, pods ...*v1.Pod) state.Node {
 // BuiltIn is a built-in plugin.
 type BuiltIn interface{ Parts() *plugin.Parts }
 
+// Of is a BuiltIn of parts.
+type Of struct{ Own *plugin.Parts }
+
+// Parts returns the parts.
+func (o Of) Parts() *plugin.Parts { return o.Own }
+
 // FilterNeed returns the pod's need of a filter, interned. It is zero for a nil need.
-func FilterNeed(p plugin.Filter, pod *model.Pod) model.Need {
-	if counts, ok := p.(plugin.CountFilter); ok {
-		return plugin.NeedOf(counts.CountNeed(pod))
+func FilterNeed(p BuiltIn, pod *model.Pod) model.Need {
+	if p.Parts().Filter.Count != nil {
+		return plugin.NeedOf(p.Parts().Filter.Count(pod))
 	}
-	return plugin.NeedOf(p.(plugin.NodeFilter).FilterNeed(pod))
+	return plugin.NeedOf(p.Parts().Filter.Need(pod))
 }
 
 // ScoreNeed returns the pod's need of a Score plugin, interned. It is zero for a nil
 // need.
 func ScoreNeed(p BuiltIn, pod *model.Pod) model.Need {
-	score := p.Parts().Score
-	if score.Set != nil {
-		return plugin.NeedOf(score.Set(pod))
+	if p.Parts().Score.Set != nil {
+		return plugin.NeedOf(p.Parts().Score.Set(pod))
 	}
-	return plugin.NeedOf(score.Need(pod))
+	return plugin.NeedOf(p.Parts().Score.Need(pod))
 }
 
 // Verdicts compiles the pod's need of a filter. Without a need, every node passes.
-func Verdicts(p plugin.NodeFilter, pod *model.Pod) *plugin.Verdicts {
-	if need := p.FilterNeed(pod); need != nil {
+func Verdicts(p BuiltIn, pod *model.Pod) *plugin.Verdicts {
+	if need := p.Parts().Filter.Need(pod); need != nil {
 		return need.Compile()
 	}
 	return &plugin.Verdicts{NodeVerdicts: passing{}}
@@ -216,9 +221,9 @@ func NodeScores(p BuiltIn, pod *model.Pod) (plugin.NodeScores, error) {
 	return p.Parts().Score.Need(pod).Compile()
 }
 
-// Counting compiles the pod's need of a CountFilter, which must not be nil.
-func Counting(p plugin.CountFilter, pod *model.Pod) plugin.Counting {
-	return p.CountNeed(pod).Compile()
+// Counting compiles the pod's need of a filter with Count, which must not be nil.
+func Counting(p BuiltIn, pod *model.Pod) plugin.Counting {
+	return p.Parts().Filter.Count(pod).Compile()
 }
 
 // Rules returns the rules that apply in the state, after PreFilter, as in a pod's turn.

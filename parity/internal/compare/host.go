@@ -13,6 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/external/framework"
 	"github.com/berth-scheduler/berth/internal/external/framework/snapshot"
+	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/parity/internal/outside"
 )
@@ -88,7 +89,8 @@ func (p hostedProfile) Handle() fwk.Handle { return p.Runtime.Handle() }
 // Adapt returns adapters for the plugins, at the extension points of package outside.
 func (p hostedProfile) Adapt(o config.Order) (config.Adapters, error) {
 	a := config.Adapters{
-		EnqueueExtensions: map[string]plugin.EnqueueExtensions{}, PreFilter: map[string]*plugin.PreFilter{}, Filter: map[string]plugin.TurnFilter{},
+		Objects:           map[string][]model.Kind{},
+		EnqueueExtensions: map[string]*plugin.EnqueueExtensions{}, PreFilter: map[string]*plugin.PreFilter{}, Filter: map[string]*plugin.Filter{},
 		PreScore: map[string]*plugin.PreScore{}, Score: map[string]*plugin.Score{}, Reserve: map[string]*plugin.Reserve{}, Permit: map[string]*plugin.Permit{},
 	}
 	for _, name := range o.Enabled {
@@ -96,6 +98,7 @@ func (p hostedProfile) Adapt(o config.Order) (config.Adapters, error) {
 		if err != nil {
 			return a, err
 		}
+		a.Objects[name] = points.Objects
 		put(a.EnqueueExtensions, name, points.EnqueueExtensions)
 		put(a.PreFilter, name, points.PreFilter)
 		put(a.Filter, name, points.Filter)

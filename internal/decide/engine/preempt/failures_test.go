@@ -65,7 +65,7 @@ func TestFailuresInDryRuns(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defaults.Profiles[0].Filters = append(defaults.Profiles[0].Filters, &fragile{row.fails, reads})
+			defaults.Profiles[0].Filters = append(defaults.Profiles[0].Filters, plugintest.Filters(&fragile{row.fails, reads})...)
 			e, err := engine.New(engine.Config{Profiles: defaults.Profiles, Seed: 1, Audit: true})
 			if err != nil {
 				t.Fatal(err)

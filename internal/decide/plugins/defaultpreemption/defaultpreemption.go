@@ -58,14 +58,13 @@ func (*Plugin) Name() string { return Name }
 // Parts returns the plugin's parts at the extension points.
 func (p *Plugin) Parts() *plugin.Parts {
 	return plugin.New(plugin.Parts{
-		Name:       Name,
-		PreEnqueue: &plugin.PreEnqueue{Pod: p.PreEnqueue},
-		PostFilter: &plugin.PostFilter{Run: p.PostFilter, Group: &plugin.GroupPreemption{OwnPolicy: p.groups.OwnPolicy, Rules: p.rules}},
+		Name:              Name,
+		Objects:           []model.Kind{model.PodDisruptionBudgetKind},
+		PreEnqueue:        &plugin.PreEnqueue{Pod: p.PreEnqueue},
+		EnqueueExtensions: &plugin.EnqueueExtensions{Events: p.EventsToRegister()},
+		PostFilter:        &plugin.PostFilter{Run: p.PostFilter, Group: &plugin.GroupPreemption{OwnPolicy: p.groups.OwnPolicy, Rules: p.rules}},
 	})
 }
-
-// Reads returns the kind PodDisruptionBudget.
-func (*Plugin) Reads() []model.Kind { return []model.Kind{model.PodDisruptionBudgetKind} }
 
 // PreEnqueue gates no pod. The queue tracks the evictions under way and gates their
 // preemptors where the plugin is enabled.

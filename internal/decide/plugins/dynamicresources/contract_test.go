@@ -6,13 +6,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/decide/allocator"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
-)
-
-var (
-	_ plugin.StateFilter            = (*Plugin)(nil)
-	_ plugin.StateEnqueueExtensions = (*Plugin)(nil)
 )
 
 // defaults returns the plugin with kube-scheduler's defaults.

@@ -10,7 +10,7 @@
 //
 // kube-scheduler wakes every pod that waits for devices when a claim or slice changes.
 // Berth keeps the requests of a rejected pod when it is parked
-// (plugin.StateEnqueueExtensions, model.AskedHint), and pods with equal requests share a
+// (plugin.EnqueueExtensions, model.AskedHint), and pods with equal requests share a
 // hint. Released devices or a new slice wake a pod only if a request could get a device
 // of that pool by the CEL expressions of class and request (hintcache.go). The result is
 // cached by the pool's content. If an expression names the driver literally, the index
@@ -45,7 +45,7 @@
 //
 // If a profile scores such resources, devices count as capacity. Only for these pods, the
 // needs of NodeResourcesFit and similar plugins depend on the state
-// (plugin.VaryingFilter, plugin.Score.Varying).
+// (plugin.Filter.Varying, plugin.Score.Varying).
 //
 // # Pod groups
 //

@@ -53,20 +53,25 @@ func (*Plugin) Name() string { return Name }
 // Parts returns the plugin's parts at the extension points.
 func (p *Plugin) Parts() *plugin.Parts {
 	return plugin.New(plugin.Parts{
-		Name:       Name,
-		PreEnqueue: &plugin.PreEnqueue{In: p.PreEnqueueIn},
-		PreFilter:  &plugin.PreFilter{Run: p.PreFilter, Skips: p.Skips},
+		Name:              Name,
+		PreEnqueue:        &plugin.PreEnqueue{In: p.PreEnqueueIn},
+		EnqueueExtensions: &plugin.EnqueueExtensions{Events: p.EventsToRegister(), Asked: p.AskedIn},
+		PreFilter:         &plugin.PreFilter{Run: p.PreFilter, Skips: p.Skips},
+		Filter: &plugin.Filter{
+			Reads:  plugin.Reads{Nodes: reads, Objects: p.kinds()},
+			NeedIn: p.FilterNeedIn,
+		},
 		PostFilter: &plugin.PostFilter{Run: p.PostFilter, Own: p.LooksAtOwn, Freeing: &plugin.GroupFreeing{
 			Concerns: p.ConcernsGroup, Member: p.Member, Free: p.FreeForGroup,
 		}},
+		Score:   &plugin.Score{Reads: p.ScoreReads(), Normalization: p.Normalization(), NeedIn: p.ScoreNeedIn},
 		Reserve: &plugin.Reserve{Holds: p.Reserve},
 		PreBind: &plugin.PreBind{Steps: p.PreBind, Done: p.Done},
-		Score:   &plugin.Score{Reads: p.ScoreReads(), Normalization: p.Normalization(), NeedIn: p.ScoreNeedIn},
 	})
 }
 
-// Reads returns the kinds of device objects.
-func (p *Plugin) Reads() []model.Kind {
+// kinds returns the kinds of device objects.
+func (p *Plugin) kinds() []model.Kind {
 	kinds := []model.Kind{model.ResourceClaimKind, model.ResourceSliceKind, model.DeviceClassKind}
 	if p.config.Features.DeviceTaints && p.config.TaintRules {
 		kinds = append(kinds, model.DeviceTaintRuleKind)

@@ -86,7 +86,8 @@ func TestNeedsOfClasses(t *testing.T) {
 	textOf := func(expressions ...string) string {
 		c := byName("gpu", "example.com/gpu", 0)
 		c.Spec.Selectors = selecting(expressions...)
-		need, rejection, err := newWorld(t, c).plugin.FilterNeedIn(newWorld(t, c).View(), requesting("p", "c example.com/gpu=1"))
+		found, err := newWorld(t, c).plugin.FilterNeedIn(newWorld(t, c).View(), requesting("p", "c example.com/gpu=1"))
+		need, rejection := found.Need, found.Rejection
 		if err != nil || rejection != "" {
 			t.Fatal(rejection, err)
 		}

@@ -98,7 +98,8 @@ func TestFilterOfAnAlmostEmptyDevicePlugin(t *testing.T) {
 func TestNeedsOfExtendedResources(t *testing.T) {
 	w := newWorld(t, byName("gpu", "example.com/gpu", 0), byName("nic", "example.com/nic", 0))
 	textOf := func(requests string) string {
-		need, rejection, err := w.plugin.FilterNeedIn(w.View(), requesting("p", "c "+requests))
+		found, err := w.plugin.FilterNeedIn(w.View(), requesting("p", "c "+requests))
+		need, rejection := found.Need, found.Rejection
 		if err != nil || rejection != "" || need == nil {
 			t.Fatal(need, rejection, err)
 		}

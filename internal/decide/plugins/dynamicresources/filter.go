@@ -46,18 +46,18 @@ var texts = map[reason.Code]string{
 	lacking:      "cannot fit resource",
 }
 
-// FilterReads returns the aspects that decide which devices the node can use, which of
+// reads are the aspects of a node that decide which devices the node can use, which of
 // them are allocated, and which extended resources they provide.
-func (*Plugin) FilterReads() model.Aspect { return model.Labels | model.Devices | model.Allocatable }
+const reads = model.Labels | model.Devices | model.Allocatable
 
 // FilterNeedIn returns the demands of the pod's claims on a node. It is nil if the claims
 // allow every node.
-func (p *Plugin) FilterNeedIn(v state.View, pod *model.Pod) (plugin.FilterNeed, string, error) {
+func (p *Plugin) FilterNeedIn(v state.View, pod *model.Pod) (plugin.StateNeed, error) {
 	d, err := p.demandsOf(v, pod)
 	if d == nil || err != nil {
-		return nil, "", err
+		return plugin.StateNeed{}, err
 	}
-	return filterNeed{d}, "", nil
+	return plugin.StateNeed{Need: filterNeed{d}, SharesDevices: d.sharesDevices()}, nil
 }
 
 // demands are the requirements of a pod's claims on a node.
@@ -135,9 +135,9 @@ func (d *demands) appendText(text []byte) []byte {
 	return text
 }
 
-// SharesDevices reports whether verdicts and scores depend on devices that several nodes
+// sharesDevices reports whether verdicts and scores depend on devices that several nodes
 // can use.
-func (d *demands) SharesDevices() bool { return len(d.find) > 0 || d.extended != nil }
+func (d *demands) sharesDevices() bool { return len(d.find) > 0 || d.extended != nil }
 
 type filterNeed struct{ *demands }
 

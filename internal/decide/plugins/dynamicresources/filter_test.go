@@ -124,7 +124,8 @@ func TestClaimOfTemplate(t *testing.T) {
 // verdicts make needs differ.
 func TestNeeds(t *testing.T) {
 	text := func(w *world, p *model.Pod) string {
-		need, _, err := w.plugin.FilterNeedIn(w.View(), p)
+		found, err := w.plugin.FilterNeedIn(w.View(), p)
+		need := found.Need
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,11 +15,6 @@ import (
 	"github.com/berth-scheduler/berth/internal/proof/build"
 )
 
-var (
-	_ plugin.SharedNeed = filterNeed{}
-	_ plugin.SharedNeed = scoreNeed{}
-)
-
 // wide returns the slice of a pool that all nodes can use, with devices.
 func wide(devices ...string) *resourcev1.ResourceSlice {
 	s := slice("wide", devices...)
@@ -40,7 +35,8 @@ func (w *world) askAll(f *verdicts) {
 // compiled returns the pod's verdicts after all nodes have been filtered.
 func (w *world) compiled(t testing.TB, p *model.Pod) *verdicts {
 	t.Helper()
-	need, rejection, err := w.plugin.FilterNeedIn(w.View(), p)
+	found, err := w.plugin.FilterNeedIn(w.View(), p)
+	need, rejection := found.Need, found.Rejection
 	if err != nil || rejection != "" {
 		t.Fatal(rejection, err)
 	}
@@ -223,12 +219,12 @@ func TestSharesDevices(t *testing.T) {
 		{"a claim with devices", pod("p", "given"), false},
 		{"an extended resource", requesting("p", "c example.com/gpu=1"), true},
 	} {
-		need, _, err := w.plugin.FilterNeedIn(w.View(), row.pod)
+		found, err := w.plugin.FilterNeedIn(w.View(), row.pod)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := need.(plugin.SharedNeed).SharesDevices(); got != row.want {
-			t.Errorf("%s: %t", row.name, got)
+		if found.SharesDevices != row.want {
+			t.Errorf("%s: %t", row.name, found.SharesDevices)
 		}
 	}
 }

@@ -137,7 +137,7 @@ func TestFeatures(t *testing.T) {
 		taints, rules, reads bool
 	}{{true, true, true}, {true, false, false}, {false, true, false}} {
 		p := New(Config{Features: allocator.Features{DeviceTaints: row.taints}, TaintRules: row.rules})
-		if got := slices.Contains(p.Reads(), model.DeviceTaintRuleKind); got != row.reads {
+		if got := slices.Contains(p.Parts().Objects, model.DeviceTaintRuleKind); got != row.reads {
 			t.Errorf("%+v: rules are read: %t", row, got)
 		}
 	}

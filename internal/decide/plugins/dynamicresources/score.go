@@ -8,8 +8,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// ScoreReads returns the same aspects as FilterReads: both find the same devices.
-func (p *Plugin) ScoreReads() model.Aspect { return p.FilterReads() }
+// ScoreReads returns the same aspects as the filter: both find the same devices.
+func (p *Plugin) ScoreReads() model.Aspect { return reads }
 
 // Normalization gives the best node a score of 100.
 func (*Plugin) Normalization() model.Normalization { return model.Largest }

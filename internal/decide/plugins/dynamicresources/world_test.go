@@ -145,7 +145,8 @@ func (w *world) filter(t testing.TB, pod *model.Pod) string {
 		}
 		return "all: " + r.Rejection
 	}
-	need, rejection, err := w.plugin.FilterNeedIn(v, pod)
+	found, err := w.plugin.FilterNeedIn(v, pod)
+	need, rejection := found.Need, found.Rejection
 	if err != nil || rejection != "" {
 		t.Fatal(rejection, err)
 	}

@@ -11,15 +11,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/decide/engine"
 	"github.com/berth-scheduler/berth/internal/decide/plugins/interpodaffinity"
 	"github.com/berth-scheduler/berth/internal/model/plan"
-	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/proof/build"
 	"github.com/berth-scheduler/berth/internal/proof/enginetest"
 	"github.com/berth-scheduler/berth/internal/proof/oracle"
-)
-
-var (
-	_ plugin.CountFilter       = (*interpodaffinity.Plugin)(nil)
-	_ plugin.EnqueueExtensions = (*interpodaffinity.Plugin)(nil)
 )
 
 // Short names of topology keys.

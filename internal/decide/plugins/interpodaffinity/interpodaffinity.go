@@ -52,15 +52,13 @@ func (*Plugin) Name() string { return Name }
 // Parts returns the plugin's parts at the extension points.
 func (p *Plugin) Parts() *plugin.Parts {
 	return plugin.New(plugin.Parts{
-		Name:  Name,
+		Name:              Name,
+		EnqueueExtensions: &plugin.EnqueueExtensions{Events: p.EventsToRegister(), Asked: p.AskedIn},
+		Filter: &plugin.Filter{
+			// terms select namespaces by label
+			Reads: plugin.Reads{Nodes: model.Labels, Domains: true, Objects: []model.Kind{model.NamespaceKind}},
+			Count: p.CountNeed,
+		},
 		Score: &plugin.Score{Set: p.SetNeed},
 	})
-}
-
-// Reads returns namespaces, because terms select them by label.
-func (p *Plugin) Reads() []model.Kind { return p.CountReads().Objects }
-
-// CountReads returns domains and namespaces.
-func (*Plugin) CountReads() plugin.Reads {
-	return plugin.Reads{Nodes: model.Labels, Domains: true, Objects: []model.Kind{model.NamespaceKind}}
 }

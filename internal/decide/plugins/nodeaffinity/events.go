@@ -22,7 +22,7 @@ func (p *Plugin) EventsToRegister() []model.EventToRegister {
 
 // alike returns the pod's filter need.
 func (p *Plugin) alike(pod *model.Pod) model.Need {
-	if _, at, ok := model.Prepared[*requirements](pod); ok {
+	if _, at, ok := plugin.Prepared[*requirements](pod); ok {
 		return pod.Needs[at]
 	}
 	return plugin.NeedOf(p.FilterNeed(pod))
@@ -222,7 +222,7 @@ func (p *Plugin) Matches(waiting *model.Pod, node *v1.Node) (bool, error) {
 		return false, nil
 	}
 	var match func(*v1.Node) (bool, error)
-	if prepared, _, ok := model.Prepared[*requirements](waiting); ok {
+	if prepared, _, ok := plugin.Prepared[*requirements](waiting); ok {
 		match = prepared.matcher()
 	} else {
 		match = affinity.GetRequiredNodeAffinity(waiting.Object).Match

@@ -84,9 +84,11 @@ func (*Plugin) Name() string { return Name }
 // Parts returns the plugin's parts at the extension points.
 func (p *Plugin) Parts() *plugin.Parts {
 	return plugin.New(plugin.Parts{
-		Name:      Name,
-		PreFilter: &plugin.PreFilter{Run: p.PreFilter, Skips: p.Skips},
-		Score:     &plugin.Score{Reads: p.ScoreReads(), Normalization: p.Normalization(), Need: p.ScoreNeed},
+		Name:              Name,
+		EnqueueExtensions: &plugin.EnqueueExtensions{Events: p.EventsToRegister()},
+		PreFilter:         &plugin.PreFilter{Run: p.PreFilter, Skips: p.Skips},
+		Filter:            &plugin.Filter{Reads: plugin.Reads{Nodes: model.Labels}, Need: p.FilterNeed},
+		Score:             &plugin.Score{Reads: p.ScoreReads(), Normalization: p.Normalization(), Need: p.ScoreNeed},
 	})
 }
 
@@ -113,15 +115,12 @@ func (p *Plugin) FilterNeed(pod *model.Pod) plugin.FilterNeed {
 	if len(need.labels) == 0 && need.terms == nil && need.added == nil {
 		return nil
 	}
-	if prepared, _, ok := model.Prepared[*requirements](pod); ok {
+	if prepared, _, ok := plugin.Prepared[*requirements](pod); ok {
 		// Also for plugins that count nodes by the affinity.
 		need.compiled = prepared.compiled
 	}
 	return &need
 }
-
-// FilterReads returns the labels. A node's name, the only field in terms, never changes.
-func (*Plugin) FilterReads() model.Aspect { return model.Labels }
 
 // requirements are the node requirements of a pod.
 type requirements struct {

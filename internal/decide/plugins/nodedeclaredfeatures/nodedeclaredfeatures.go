@@ -55,8 +55,12 @@ func newPlugin(minor uint, all []types.Feature) *Plugin {
 func (*Plugin) Name() string { return Name }
 
 // Parts returns the plugin's parts at the extension points.
-func (*Plugin) Parts() *plugin.Parts {
-	return plugin.New(plugin.Parts{Name: Name})
+func (p *Plugin) Parts() *plugin.Parts {
+	return plugin.New(plugin.Parts{
+		Name:              Name,
+		EnqueueExtensions: &plugin.EnqueueExtensions{Events: p.EventsToRegister()},
+		Filter:            &plugin.Filter{Reads: plugin.Reads{Nodes: model.Features}, Need: p.FilterNeed},
+	})
 }
 
 // FilterNeed returns the set of required features, or nil if the pod requires none.
@@ -89,9 +93,6 @@ func (p *Plugin) required(spec *v1.PodSpec) nodedeclaredfeatures.FeatureSet {
 	}
 	return set
 }
-
-// FilterReads returns the declared features.
-func (*Plugin) FilterReads() model.Aspect { return model.Features }
 
 // required is the set of features that a pod requires.
 type required struct {

@@ -29,8 +29,10 @@ func (*Plugin) Name() string { return Name }
 // Parts returns the plugin's parts at the extension points.
 func (p *Plugin) Parts() *plugin.Parts {
 	return plugin.New(plugin.Parts{
-		Name:      Name,
-		PreFilter: &plugin.PreFilter{Run: p.PreFilter, Skips: p.Skips},
+		Name:              Name,
+		EnqueueExtensions: &plugin.EnqueueExtensions{Events: p.EventsToRegister()},
+		PreFilter:         &plugin.PreFilter{Run: p.PreFilter, Skips: p.Skips},
+		Filter:            &plugin.Filter{Need: p.FilterNeed}, // reads no aspect: a node's name never changes
 	})
 }
 
@@ -53,9 +55,6 @@ func (*Plugin) FilterNeed(pod *model.Pod) plugin.FilterNeed {
 	need := name(pod.NodeName)
 	return &need
 }
-
-// FilterReads returns no aspect: a node's name never changes.
-func (*Plugin) FilterReads() model.Aspect { return 0 }
 
 // name is the node that a pod requires.
 type name string

@@ -9,13 +9,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/cluster/state"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
-)
-
-var (
-	_ plugin.NodeFilter        = (*Plugin)(nil)
-	_ plugin.EnqueueExtensions = (*Plugin)(nil)
 )
 
 func pod(nodeName string) *model.Pod {

@@ -32,8 +32,12 @@ func New() *Plugin { return &Plugin{} }
 func (*Plugin) Name() string { return Name }
 
 // Parts returns the plugin's parts at the extension points.
-func (*Plugin) Parts() *plugin.Parts {
-	return plugin.New(plugin.Parts{Name: Name})
+func (p *Plugin) Parts() *plugin.Parts {
+	return plugin.New(plugin.Parts{
+		Name:              Name,
+		EnqueueExtensions: &plugin.EnqueueExtensions{Events: p.EventsToRegister()},
+		Filter:            &plugin.Filter{Reads: plugin.Reads{Nodes: model.Ports}, Need: p.FilterNeed},
+	})
 }
 
 // FilterNeed returns the pod's host ports, or nil if it has none.
@@ -52,9 +56,6 @@ func sorted(ports []model.HostPort) []model.HostPort {
 	slices.SortFunc(ports, model.HostPort.Compare)
 	return ports
 }
-
-// FilterReads returns the host ports in use.
-func (*Plugin) FilterReads() model.Aspect { return model.Ports }
 
 // wanted is the host ports that a pod needs, sorted.
 type wanted struct{ ports []model.HostPort }
@@ -97,7 +98,7 @@ func (p *Plugin) EventsToRegister() []model.EventToRegister {
 
 // alike returns the pod's filter need.
 func (p *Plugin) alike(pod *model.Pod) model.Need {
-	if _, at, ok := model.Prepared[*wanted](pod); ok {
+	if _, at, ok := plugin.Prepared[*wanted](pod); ok {
 		return pod.Needs[at]
 	}
 	return plugin.NeedOf(p.FilterNeed(pod))

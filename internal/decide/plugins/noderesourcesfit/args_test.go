@@ -6,12 +6,6 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plugin"
-)
-
-var (
-	_ plugin.NodeFilter        = (*Plugin)(nil)
-	_ plugin.EnqueueExtensions = (*Plugin)(nil)
 )
 
 // The texts are kube-scheduler's, as observed.
@@ -85,7 +79,8 @@ func TestNewLeavesArgumentsAlone(t *testing.T) {
 
 func TestPlugin(t *testing.T) {
 	p := newPlugin(t, nil)
-	if p.Name() != Name || p.FilterReads() != model.Usage|model.Allocatable || p.ScoreReads() != p.FilterReads() || p.Normalization() != model.AsIs {
-		t.Errorf("%s reads %b and %b and normalises by %v", p.Name(), p.FilterReads(), p.ScoreReads(), p.Normalization())
+	reads := p.Parts().Filter.Reads.Nodes
+	if p.Name() != Name || reads != model.Usage|model.Allocatable || p.ScoreReads() != reads || p.Normalization() != model.AsIs {
+		t.Errorf("%s reads %b and %b and normalises by %v", p.Name(), reads, p.ScoreReads(), p.Normalization())
 	}
 }

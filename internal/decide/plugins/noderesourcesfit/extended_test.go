@@ -161,8 +161,6 @@ func TestHintsOfNodesWithClasses(t *testing.T) {
 	}
 }
 
-var _ plugin.VaryingFilter = (*Plugin)(nil)
-
 // Devices count as the capacity of the resource that they provide: with the pod, 4 of 8
 // devices are in use, so the score is 50. On a node whose device plugin offers any, they
 // do not count.

@@ -92,9 +92,6 @@ func (a *asks) eachScalar(yield func(model.Scalar)) {
 	}
 }
 
-// FilterReads returns the allocatable and used amounts.
-func (*Plugin) FilterReads() model.Aspect { return reads }
-
 // Compile copies the amounts to check.
 func (a *asks) Compile() *plugin.Verdicts { return a.compile(nil) }
 

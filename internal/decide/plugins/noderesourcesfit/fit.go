@@ -105,9 +105,11 @@ func (*Plugin) Name() string { return Name }
 // Parts returns the plugin's parts at the extension points.
 func (p *Plugin) Parts() *plugin.Parts {
 	return plugin.New(plugin.Parts{
-		Name:           Name,
-		PlacementScore: &plugin.PlacementScore{Run: p.ScorePlacements},
-		Score:          &plugin.Score{Reads: p.ScoreReads(), Normalization: p.Normalization(), Need: p.ScoreNeed, Varying: p.VaryingScoreNeed},
+		Name:              Name,
+		EnqueueExtensions: &plugin.EnqueueExtensions{Events: p.EventsToRegister()},
+		Filter:            &plugin.Filter{Reads: plugin.Reads{Nodes: reads}, Need: p.FilterNeed, Varying: p.VaryingFilterNeed},
+		Score:             &plugin.Score{Reads: p.ScoreReads(), Normalization: p.Normalization(), Need: p.ScoreNeed, Varying: p.VaryingScoreNeed},
+		PlacementScore:    &plugin.PlacementScore{Run: p.ScorePlacements},
 	})
 }
 

@@ -28,8 +28,13 @@ func New() *Plugin { return &Plugin{} }
 func (*Plugin) Name() string { return Name }
 
 // Parts returns the plugin's parts at the extension points.
-func (*Plugin) Parts() *plugin.Parts {
-	return plugin.New(plugin.Parts{Name: Name})
+func (p *Plugin) Parts() *plugin.Parts {
+	return plugin.New(plugin.Parts{
+		Name:              Name,
+		EnqueueExtensions: &plugin.EnqueueExtensions{Events: p.EventsToRegister()},
+		// Taints include spec.unschedulable.
+		Filter: &plugin.Filter{Reads: plugin.Reads{Nodes: model.Taints}, Need: p.FilterNeed},
+	})
 }
 
 // FilterNeed returns nil for pods that tolerate a cordon, since they pass every node. All
@@ -40,9 +45,6 @@ func (*Plugin) FilterNeed(pod *model.Pod) plugin.FilterNeed {
 	}
 	return schedulable{}
 }
-
-// FilterReads returns the aspect Taints, which includes spec.unschedulable.
-func (*Plugin) FilterReads() model.Aspect { return model.Taints }
 
 // schedulable is the need for a node that is not cordoned.
 type schedulable struct{}

@@ -7,13 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
-)
-
-var (
-	_ plugin.NodeFilter        = (*Plugin)(nil)
-	_ plugin.EnqueueExtensions = (*Plugin)(nil)
 )
 
 const key = v1.TaintNodeUnschedulable

@@ -91,7 +91,8 @@ func TestVariant(t *testing.T) {
 		{"together on more", pods("c1", "c1", "c2"), "c1 c2", "", "", false},
 	} {
 		s := cluster(row.placed, append(threeVolumes(), objects...)...)
-		need, _, err := New().FilterNeedIn(s.View(), waiting(claims(row.waiting)))
+		found, err := New().FilterNeedIn(s.View(), waiting(claims(row.waiting)))
+		need := found.Need
 		if err != nil {
 			t.Fatal(err)
 		}

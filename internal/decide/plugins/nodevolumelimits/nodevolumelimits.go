@@ -31,34 +31,37 @@ func New() *Plugin { return &Plugin{} }
 func (*Plugin) Name() string { return Name }
 
 // Parts returns the plugin's parts at the extension points.
-func (*Plugin) Parts() *plugin.Parts {
-	return plugin.New(plugin.Parts{Name: Name})
+func (p *Plugin) Parts() *plugin.Parts {
+	return plugin.New(plugin.Parts{
+		Name:              Name,
+		EnqueueExtensions: &plugin.EnqueueExtensions{Events: p.EventsToRegister(), Asked: p.AskedIn},
+		Filter: &plugin.Filter{
+			Reads: plugin.Reads{
+				Nodes: model.Volumes, // the CSINode, and volumes in use or attached
+				// the kinds that identify a pod's volumes, and those that describe a
+				// node's limits and attachments
+				Objects: []model.Kind{
+					model.PersistentVolumeKind, model.PersistentVolumeClaimKind, model.StorageClassKind, model.CSINodeKind,
+					model.CSIDriverKind, model.VolumeAttachmentKind,
+				},
+			},
+			NeedIn: p.FilterNeedIn,
+		},
+	})
 }
-
-// Reads returns the kinds that identify a pod's volumes, and those that describe a node's
-// limits and attachments.
-func (*Plugin) Reads() []model.Kind {
-	return []model.Kind{
-		model.PersistentVolumeKind, model.PersistentVolumeClaimKind, model.StorageClassKind, model.CSINodeKind, model.CSIDriverKind,
-		model.VolumeAttachmentKind,
-	}
-}
-
-// FilterReads returns the aspect Volumes: the CSINode, and volumes in use or attached.
-func (*Plugin) FilterReads() model.Aspect { return model.Volumes }
 
 // FilterNeedIn returns how many volumes of each driver the pod needs, or nil if none.
 // Only volumes that are attached or used by other pods are named. So pods with new claims
 // of their own share needs.
-func (*Plugin) FilterNeedIn(v state.View, pod *model.Pod) (plugin.FilterNeed, string, error) {
+func (*Plugin) FilterNeedIn(v state.View, pod *model.Pod) (plugin.StateNeed, error) {
 	if pod.Volumes == nil || len(pod.Volumes.Claims) == 0 && len(pod.Volumes.Inline) == 0 {
-		return nil, "", nil
+		return plugin.StateNeed{}, nil
 	}
 	n := needOf(v, pod)
 	if len(n.stops) == 0 && len(n.drivers) == 0 {
-		return nil, "", nil
+		return plugin.StateNeed{}, nil
 	}
-	return n, "", nil
+	return plugin.StateNeed{Need: n}, nil
 }
 
 func (n *need) Compile() *plugin.Verdicts {

@@ -11,15 +11,11 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/cluster/state"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/proof/build"
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
 var (
-	_ plugin.StateFilter       = (*Plugin)(nil)
-	_ plugin.EnqueueExtensions = (*Plugin)(nil)
-
 	pv, pvc, class, csiNode, driverObject = build.PersistentVolume, build.PersistentVolumeClaim, build.StorageClass, build.CSINode, build.CSIDriver
 	claims, disks, ephemeral, attached    = build.Claims, build.Disks, build.Ephemeral, build.VolumeAttachment
 )
@@ -341,7 +337,8 @@ func TestFilterAllocatesNothing(t *testing.T) {
 		threeVolumes(csiNode("n1", "d=5"), driverObject("d", "preventPodSchedulingIfMissing"), pvc("q-e", "owner=q"))...)
 	broken := cluster([]*v1.Pod{build.Pod(build.Named("q"), build.NodeName("n1"), ephemeral("e"))}, threeVolumes(csiNode("n1", "d=5"), pvc("q-e", "owner=p"))...)
 	for name, s := range map[string]*state.State{"counted": s, "stolen": broken} {
-		need, _, _ := New().FilterNeedIn(s.View(), waiting(claims("c1 c3")))
+		found, _ := New().FilterNeedIn(s.View(), waiting(claims("c1 c3")))
+		need := found.Need
 		filter := need.Compile()
 		if allocs := testing.AllocsPerRun(100, func() { filter.Filter(s.Node(0)) }); allocs != 0 {
 			t.Errorf("%s: Filter allocates %v times", name, allocs)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/decide/plugins/nodeaffinity"
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
 // EventsToRegister registers for pods that start or stop counting, for nodes that add or
@@ -58,7 +59,7 @@ const (
 // selectors returns the part of a pod that hints about pods depend on: the namespace and
 // the selectors of the hard constraints.
 func (p *Plugin) selectors(pod *model.Pod) model.Need {
-	if _, at, ok := model.Prepared[hard](pod); ok {
+	if _, at, ok := plugin.Prepared[hard](pod); ok {
 		return pod.Needs[at]
 	}
 	text := model.AppendQuote(make([]byte, 0, 128), pod.Namespace)
@@ -102,7 +103,7 @@ func (p *Plugin) causeOfPods(pod *model.Pod) model.Cause {
 // error. It may omit repetitions.
 func selectorsOf(pod *model.Pod, constraints []v1.TopologySpreadConstraint) iter.Seq2[labels.Selector, error] {
 	return func(yield func(labels.Selector, error) bool) {
-		if ready, _, ok := model.Prepared[hard](pod); ok && ready.prepared != nil {
+		if ready, _, ok := plugin.Prepared[hard](pod); ok && ready.prepared != nil {
 			seen := map[*selected]bool{}
 			for i := range ready.prepared.own {
 				if of := ready.prepared.own[i].selected; !seen[of] {
@@ -152,7 +153,7 @@ func beginsToEnd(e *model.Event) bool { return !e.OldPod.Terminating && e.Pod.Te
 // topologies returns the part of a pod that hints about nodes depend on: the topology
 // keys of the hard constraints, and the node affinity that they honor.
 func (p *Plugin) topologies(pod *model.Pod) model.Need {
-	if _, at, ok := model.Prepared[hard](pod); ok {
+	if _, at, ok := plugin.Prepared[hard](pod); ok {
 		return pod.Needs[at]
 	}
 	text := append(make([]byte, 0, 64), "topologies"...)

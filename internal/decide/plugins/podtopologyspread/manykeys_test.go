@@ -123,8 +123,8 @@ func TestEventsFindManyKeys(t *testing.T) {
 		c.LabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": fmt.Sprint("app-", k)}}
 	})
 	compiled := model.NewPod(waiting)
-	(&plugin.Profile{Filters: []plugin.Filter{p}}).Compile(compiled)
-	if len(compiled.Prepared) == 0 {
+	(&plugin.Profile{Filters: plugintest.Filters(p)}).Compile(compiled)
+	if compiled.Prepared == nil {
 		t.Fatal("the constraints are not compiled with the pod")
 	}
 	for k := range keys + 1 {

@@ -92,32 +92,27 @@ func (*Plugin) Name() string { return Name }
 // Parts returns the plugin's parts at the extension points.
 func (p *Plugin) Parts() *plugin.Parts {
 	return plugin.New(plugin.Parts{
-		Name:  Name,
-		Score: &plugin.Score{Set: p.SetNeed},
+		Name:              Name,
+		Objects:           kinds(len(p.softDefaults)), // and those of Filter
+		EnqueueExtensions: &plugin.EnqueueExtensions{Events: p.EventsToRegister()},
+		Filter:            &plugin.Filter{Reads: p.reads(), Count: p.CountNeed},
+		Score:             &plugin.Score{Set: p.SetNeed},
 	})
 }
 
-// Reads returns the kinds that default selectors are built from. It is empty without
-// default constraints, because a pod's own constraints have a selector.
-func (p *Plugin) Reads() []model.Kind {
-	if len(p.hardDefaults)+len(p.softDefaults) == 0 {
+// kinds returns the kinds that the selectors of default constraints are built from. It is
+// empty without default constraints, because a pod's own constraints have a selector.
+func kinds(defaults int) []model.Kind {
+	if defaults == 0 {
 		return nil
 	}
-	return selectorKinds()
-}
-
-func selectorKinds() []model.Kind {
 	return []model.Kind{model.ServiceKind, model.ReplicationControllerKind, model.ReplicaSetKind, model.StatefulSetKind}
 }
 
-// CountReads returns domains, the labels and taints that decide which nodes count, and
-// the inputs of hard default constraints' selectors.
-func (p *Plugin) CountReads() plugin.Reads {
-	r := plugin.Reads{Nodes: model.Labels | model.Taints, Domains: true}
-	if len(p.hardDefaults) > 0 {
-		r.Objects = selectorKinds()
-	}
-	return r
+// reads returns domains, the labels and taints that decide which nodes count, and the
+// inputs of hard default constraints' selectors.
+func (p *Plugin) reads() plugin.Reads {
+	return plugin.Reads{Nodes: model.Labels | model.Taints, Domains: true, Objects: kinds(len(p.hardDefaults))}
 }
 
 // CountNeed returns the hard constraints, or nil if none can apply to the pod.

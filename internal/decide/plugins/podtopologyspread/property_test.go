@@ -8,7 +8,6 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/decide/engine"
 	"github.com/berth-scheduler/berth/internal/decide/plugins/podtopologyspread"
-	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/proof/enginetest"
 	"github.com/berth-scheduler/berth/internal/proof/oracle"
 	"github.com/berth-scheduler/berth/internal/proof/oracle/random"
@@ -47,8 +46,3 @@ func newPlugin(t testing.TB, profile oracle.Profile) *podtopologyspread.Plugin {
 	}
 	return p
 }
-
-var _ interface {
-	plugin.CountFilter
-	plugin.EnqueueExtensions
-} = (*podtopologyspread.Plugin)(nil)

@@ -27,8 +27,9 @@ func (*Plugin) Name() string { return Name }
 // Parts returns the plugin's parts at the extension points.
 func (p *Plugin) Parts() *plugin.Parts {
 	return plugin.New(plugin.Parts{
-		Name:       Name,
-		PreEnqueue: &plugin.PreEnqueue{Pod: p.PreEnqueue},
+		Name:              Name,
+		PreEnqueue:        &plugin.PreEnqueue{Pod: p.PreEnqueue},
+		EnqueueExtensions: &plugin.EnqueueExtensions{Events: p.EventsToRegister()},
 	})
 }
 

@@ -6,11 +6,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plugin"
-)
-
-var (
-	_ plugin.EnqueueExtensions = (*Plugin)(nil)
 )
 
 func gated(names ...string) *model.Pod {

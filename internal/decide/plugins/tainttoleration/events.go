@@ -73,14 +73,14 @@ func someWent(before, now []v1.Taint) bool {
 
 // alike returns the pod's filter need.
 func (p *Plugin) alike(pod *model.Pod) model.Need {
-	if _, at, ok := model.Prepared[*filter](pod); ok {
+	if _, at, ok := plugin.Prepared[*filter](pod); ok {
 		return pod.Needs[at]
 	}
 	return plugin.NeedOf(p.FilterNeed(pod))
 }
 
 func (p *Plugin) becomesTolerated(waiting *model.Pod, e model.Event) bool {
-	tolerated, _, ok := model.Prepared[*filter](waiting)
+	tolerated, _, ok := plugin.Prepared[*filter](waiting)
 	if !ok {
 		tolerated = &filter{tolerated: tolerationsOf(waiting.Object.Spec.Tolerations, forbids, p.operators)}
 	}

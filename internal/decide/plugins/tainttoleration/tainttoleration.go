@@ -34,8 +34,10 @@ func (*Plugin) Name() string { return Name }
 // Parts returns the plugin's parts at the extension points.
 func (p *Plugin) Parts() *plugin.Parts {
 	return plugin.New(plugin.Parts{
-		Name:  Name,
-		Score: &plugin.Score{Reads: p.ScoreReads(), Normalization: p.Normalization(), Need: p.ScoreNeed},
+		Name:              Name,
+		EnqueueExtensions: &plugin.EnqueueExtensions{Events: p.EventsToRegister()},
+		Filter:            &plugin.Filter{Reads: plugin.Reads{Nodes: model.Taints}, Need: p.FilterNeed},
+		Score:             &plugin.Score{Reads: p.ScoreReads(), Normalization: p.Normalization(), Need: p.ScoreNeed},
 	})
 }
 
@@ -54,9 +56,6 @@ func (p *Plugin) FilterNeed(pod *model.Pod) plugin.FilterNeed {
 
 // intolerant is the FilterNeed of pods without tolerations.
 var intolerant = &filter{}
-
-// FilterReads returns the taints.
-func (*Plugin) FilterReads() model.Aspect { return model.Taints }
 
 // filter holds the tolerations of taints that forbid.
 type filter struct {

@@ -142,7 +142,8 @@ func TestSparse(t *testing.T) {
 			w.set(build.NodesInZones(name + "=z3")[0])
 		}
 		w.set(row.objects...)
-		need, _, err := w.plugin.FilterNeedIn(w.View(), pod(naming(row.claims)))
+		found, err := w.plugin.FilterNeedIn(w.View(), pod(naming(row.claims)))
+		need := found.Need
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -38,7 +38,8 @@ func TestManyClaimsAreJudgedAsOneByOne(t *testing.T) {
 		}
 		w := newWorld(t, configv1.VolumeBindingArgs{}, objects...)
 		p := pod(naming(strings.Join(names, " ")))
-		need, rejection, err := w.plugin.FilterNeedIn(w.View(), p)
+		found, err := w.plugin.FilterNeedIn(w.View(), p)
+		need, rejection := found.Need, found.Rejection
 		if rejection != "" || err != nil {
 			t.Fatal(rejection, err)
 		}
@@ -85,7 +86,8 @@ func TestManyClaimsCostNodesLittle(t *testing.T) {
 		objects = append(objects, pvc(names[i], fmt.Sprintf("class=dp storage=%d", 1+i)))
 	}
 	w := newWorld(t, configv1.VolumeBindingArgs{}, objects...)
-	need, _, err := w.plugin.FilterNeedIn(w.View(), pod(naming(strings.Join(names, " "))))
+	found, err := w.plugin.FilterNeedIn(w.View(), pod(naming(strings.Join(names, " "))))
+	need := found.Need
 	if err != nil {
 		t.Fatal(err)
 	}

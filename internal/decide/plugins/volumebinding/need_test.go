@@ -16,7 +16,8 @@ import (
 // needText returns the canonical text of the demands of a pod with the claims.
 func (w *world) needText(t *testing.T, names string) string {
 	t.Helper()
-	need, rejection, err := w.plugin.FilterNeedIn(w.View(), pod(naming(names)))
+	found, err := w.plugin.FilterNeedIn(w.View(), pod(naming(names)))
+	need, rejection := found.Need, found.Rejection
 	if need == nil || rejection != "" || err != nil {
 		t.Fatalf("%s: %v, %q, %v", names, need, rejection, err)
 	}
@@ -172,7 +173,8 @@ func TestSelectorsCostNothingPerNode(t *testing.T) {
 	for i := range 300 {
 		w.set(pv(fmt.Sprint("v", i), "class=np storage=10Gi"))
 	}
-	need, _, err := w.plugin.FilterNeedIn(w.View(), pod(naming("c")))
+	found, err := w.plugin.FilterNeedIn(w.View(), pod(naming("c")))
+	need := found.Need
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +212,7 @@ func TestNeedsNameNothing(t *testing.T) {
 			t.Errorf("%s and %s: %q, %q", row.a, row.b, w.needText(t, row.a), w.needText(t, row.b))
 		}
 	}
-	if need, _, _ := w.plugin.FilterNeedIn(w.View(), model.NewPod(build.Pod())); need != nil {
+	if found, _ := w.plugin.FilterNeedIn(w.View(), model.NewPod(build.Pod())); found.Need != nil {
 		t.Error("a pod without claims has a need")
 	}
 }

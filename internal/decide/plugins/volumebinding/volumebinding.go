@@ -50,48 +50,49 @@ func (*Plugin) Name() string { return Name }
 // Parts returns the plugin's parts at the extension points.
 func (p *Plugin) Parts() *plugin.Parts {
 	return plugin.New(plugin.Parts{
-		Name: Name,
+		Name:              Name,
+		EnqueueExtensions: &plugin.EnqueueExtensions{Events: p.EventsToRegister(), Asked: p.AskedIn},
+		Filter: &plugin.Filter{
+			Reads: plugin.Reads{Nodes: reads, Objects: []model.Kind{
+				model.PersistentVolumeKind, model.PersistentVolumeClaimKind, model.StorageClassKind, model.CSINodeKind,
+				model.CSIDriverKind, model.CSIStorageCapacityKind,
+			}},
+			NeedIn: p.FilterNeedIn,
+		},
 		PostFilter: &plugin.PostFilter{Run: p.PostFilter, Own: p.LooksAtOwn, Freeing: &plugin.GroupFreeing{
 			Concerns: p.ConcernsGroup, Member: p.Member, Free: p.FreeForGroup,
 		}},
+		Score:   &plugin.Score{Reads: p.ScoreReads(), Normalization: p.Normalization(), NeedIn: p.ScoreNeedIn},
 		Reserve: &plugin.Reserve{Holds: p.Reserve},
 		PreBind: &plugin.PreBind{Steps: p.PreBind, Done: p.Done},
-		Score:   &plugin.Score{Reads: p.ScoreReads(), Normalization: p.Normalization(), NeedIn: p.ScoreNeedIn},
 	})
 }
 
-// Reads returns the kinds of storage objects.
-func (*Plugin) Reads() []model.Kind {
-	return []model.Kind{
-		model.PersistentVolumeKind, model.PersistentVolumeClaimKind, model.StorageClassKind, model.CSINodeKind, model.CSIDriverKind,
-		model.CSIStorageCapacityKind,
-	}
-}
+// reads are the aspects that the filter and the scores depend on, which find the same
+// volumes: a node's labels and CSINode, which decide the usable volumes, and the storage
+// that is free there.
+const reads = model.Labels | model.Volumes | model.Supply
 
-// FilterReads returns a node's labels and CSINode, which decide the usable volumes, and
-// the storage that is free there.
-func (*Plugin) FilterReads() model.Aspect { return model.Labels | model.Volumes | model.Supply }
-
-// ScoreReads returns the same aspects as FilterReads: both find the same volumes.
-func (p *Plugin) ScoreReads() model.Aspect { return p.FilterReads() }
+// ScoreReads returns what the scores depend on.
+func (p *Plugin) ScoreReads() model.Aspect { return reads }
 
 // Normalization returns AsIs: scores are already in range.
 func (*Plugin) Normalization() model.Normalization { return model.AsIs }
 
 // FilterNeedIn returns the current demands of the pod's claims. It is nil if they allow
 // every node.
-func (*Plugin) FilterNeedIn(v state.View, pod *model.Pod) (plugin.FilterNeed, string, error) {
+func (*Plugin) FilterNeedIn(v state.View, pod *model.Pod) (need plugin.StateNeed, err error) {
 	if pod.Volumes == nil || len(pod.Volumes.Claims) == 0 {
-		return nil, "", nil
+		return need, nil
 	}
 	claims, rejection, err := claimsOf(v, pod)
 	if rejection != "" || err != nil {
-		return nil, rejection, err
+		return plugin.StateNeed{Rejection: rejection}, err
 	}
 	if d := claims.demands(v); d != nil {
-		return filterNeed{d}, "", nil
+		need.Need = filterNeed{d}
 	}
-	return nil, "", nil
+	return need, nil
 }
 
 // ScoreNeedIn returns the current demands of the pod's unbound claims, or nil without

@@ -63,7 +63,8 @@ func pod(options ...build.PodOption) *model.Pod { return model.NewPod(build.Pod(
 // ruling returns the plugin's result for a pod: "fits conflict" for n1 and n2, or the
 // result of PreFilter or Filter for all nodes.
 func (w *world) ruling(pod *model.Pod) string {
-	need, rejection, err := w.plugin.FilterNeedIn(w.View(), pod)
+	found, err := w.plugin.FilterNeedIn(w.View(), pod)
+	need, rejection := found.Need, found.Rejection
 	switch {
 	case err != nil:
 		return "error: " + err.Error()
@@ -367,7 +368,8 @@ func TestVerdictsAllocateNothing(t *testing.T) {
 	w := newWorld(t, configv1.VolumeBindingArgs{}, objects...)
 	for _, names := range []string{"b", "s", "x", "y", "b s x y"} {
 		p := pod(naming(names))
-		need, rejection, err := w.plugin.FilterNeedIn(w.View(), p)
+		found, err := w.plugin.FilterNeedIn(w.View(), p)
+		need, rejection := found.Need, found.Rejection
 		if rejection != "" || err != nil {
 			t.Fatal(rejection, err)
 		}

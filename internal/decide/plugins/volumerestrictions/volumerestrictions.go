@@ -38,22 +38,23 @@ func New() *Plugin { return &Plugin{} }
 func (*Plugin) Name() string { return Name }
 
 // Parts returns the plugin's parts at the extension points.
-func (*Plugin) Parts() *plugin.Parts {
-	return plugin.New(plugin.Parts{Name: Name})
+func (p *Plugin) Parts() *plugin.Parts {
+	return plugin.New(plugin.Parts{
+		Name:              Name,
+		EnqueueExtensions: &plugin.EnqueueExtensions{Events: p.EventsToRegister()},
+		Filter: &plugin.Filter{
+			Reads:  plugin.Reads{Nodes: model.Volumes, Objects: []model.Kind{model.PersistentVolumeClaimKind}},
+			NeedIn: p.FilterNeedIn,
+		},
+	})
 }
-
-// Reads returns the claims.
-func (*Plugin) Reads() []model.Kind { return []model.Kind{model.PersistentVolumeClaimKind} }
-
-// FilterReads returns the volumes in use.
-func (*Plugin) FilterReads() model.Aspect { return model.Volumes }
 
 // FilterNeedIn returns the pod's inline disks and its ReadWriteOncePod claims, with the
 // number of claims in use. It is nil if the pod has no such disk and no claim is in use.
 // A missing claim rejects the pod.
-func (*Plugin) FilterNeedIn(v state.View, pod *model.Pod) (plugin.FilterNeed, string, error) {
+func (*Plugin) FilterNeedIn(v state.View, pod *model.Pod) (plugin.StateNeed, error) {
 	if pod.Volumes == nil {
-		return nil, "", nil
+		return plugin.StateNeed{}, nil
 	}
 	r := restrictions{disks: pod.Volumes.Disks}
 	listed := map[string]bool{}
@@ -63,7 +64,7 @@ func (*Plugin) FilterNeedIn(v state.View, pod *model.Pod) (plugin.FilterNeed, st
 		}
 		claim := v.Storage().Claim(use.Key)
 		if claim == nil {
-			return nil, fmt.Sprintf("persistentvolumeclaim %q not found", use.Key.Name), nil
+			return plugin.StateNeed{Rejection: fmt.Sprintf("persistentvolumeclaim %q not found", use.Key.Name)}, nil
 		}
 		if !claim.Exclusive || listed[use.Key.Name] {
 			continue
@@ -75,13 +76,13 @@ func (*Plugin) FilterNeedIn(v state.View, pod *model.Pod) (plugin.FilterNeed, st
 		}
 	}
 	if len(r.disks) == 0 && r.conflicts == 0 {
-		return nil, "", nil
+		return plugin.StateNeed{}, nil
 	}
 	slices.Sort(r.claims)
 	if len(r.claims) > 0 {
 		r.leaveOut(v)
 	}
-	return &r, "", nil
+	return plugin.StateNeed{Need: &r}, nil
 }
 
 // users returns how many pods of a view use a claim.

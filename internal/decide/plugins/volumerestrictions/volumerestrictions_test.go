@@ -11,15 +11,11 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/cluster/state"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/proof/build"
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
 var (
-	_ plugin.StateFilter       = (*Plugin)(nil)
-	_ plugin.EnqueueExtensions = (*Plugin)(nil)
-
 	pvc, claims, disks, readOnly, on, in = build.PersistentVolumeClaim, build.Claims, build.Disks, build.ReadOnlyDisks, build.NodeName, build.InNamespace
 )
 
@@ -290,7 +286,8 @@ func TestAlike(t *testing.T) {
 
 func TestFilterAllocatesNothing(t *testing.T) {
 	s := cluster([]*v1.Pod{placed(on("n1"), disks("pd=a rbd=m/p/i")), placed(on("n1"), claims("c"))}, rwop...)
-	need, _, _ := New().FilterNeedIn(s.View(), waiting(disks("pd=b rbd=m/p/j"), claims("c")))
+	found, _ := New().FilterNeedIn(s.View(), waiting(disks("pd=b rbd=m/p/j"), claims("c")))
+	need := found.Need
 	filter := need.Compile()
 	d := s.View().DryRun(new(state.Draft))
 	d.Add(waiting(build.Named("added"), claims("c")), 0)

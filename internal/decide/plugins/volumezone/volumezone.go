@@ -34,24 +34,27 @@ func New() *Plugin { return &Plugin{} }
 func (*Plugin) Name() string { return Name }
 
 // Parts returns the plugin's parts at the extension points.
-func (*Plugin) Parts() *plugin.Parts {
-	return plugin.New(plugin.Parts{Name: Name})
+func (p *Plugin) Parts() *plugin.Parts {
+	return plugin.New(plugin.Parts{
+		Name:              Name,
+		EnqueueExtensions: &plugin.EnqueueExtensions{Events: p.EventsToRegister()},
+		Filter: &plugin.Filter{
+			Reads: plugin.Reads{
+				Nodes: model.Labels,
+				// the kinds that identify a pod's volumes
+				Objects: []model.Kind{model.PersistentVolumeKind, model.PersistentVolumeClaimKind, model.StorageClassKind},
+			},
+			NeedIn: p.FilterNeedIn,
+		},
+	})
 }
-
-// Reads returns the kinds that identify a pod's volumes.
-func (*Plugin) Reads() []model.Kind {
-	return []model.Kind{model.PersistentVolumeKind, model.PersistentVolumeClaimKind, model.StorageClassKind}
-}
-
-// FilterReads returns the labels.
-func (*Plugin) FilterReads() model.Aspect { return model.Labels }
 
 // FilterNeedIn returns the zones and regions of the pod's volumes, or nil without any. A
 // WaitForFirstConsumer claim without a volume has no zone yet. Any other claim without a
 // volume rejects the pod.
-func (*Plugin) FilterNeedIn(v state.View, pod *model.Pod) (plugin.FilterNeed, string, error) {
+func (*Plugin) FilterNeedIn(v state.View, pod *model.Pod) (plugin.StateNeed, error) {
 	if pod.Volumes == nil {
-		return nil, "", nil
+		return plugin.StateNeed{}, nil
 	}
 	var found zones
 	for _, claim := range pod.Volumes.Claims {
@@ -60,16 +63,16 @@ func (*Plugin) FilterNeedIn(v state.View, pod *model.Pod) (plugin.FilterNeed, st
 		}
 		volume, rejection := volumeOf(v.Storage(), claim.Key)
 		if rejection != "" {
-			return nil, rejection, nil
+			return plugin.StateNeed{Rejection: rejection}, nil
 		}
 		if volume != nil && !volume.Zones.IsZero() && !slices.Contains(found, volume.Zones) {
 			found = append(found, volume.Zones)
 		}
 	}
 	if found == nil {
-		return nil, "", nil
+		return plugin.StateNeed{}, nil
 	}
-	return found, "", nil
+	return plugin.StateNeed{Need: found}, nil
 }
 
 // volumeOf returns the volume of a claim, or nil if it is bound only when the pod is

@@ -9,15 +9,11 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/cluster/state"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/proof/build"
 	"github.com/berth-scheduler/berth/internal/proof/plugintest"
 )
 
 var (
-	_ plugin.StateFilter       = (*Plugin)(nil)
-	_ plugin.EnqueueExtensions = (*Plugin)(nil)
-
 	pv, pvc, class = build.PersistentVolume, build.PersistentVolumeClaim, build.StorageClass
 )
 
@@ -161,7 +157,8 @@ func TestEventsToRegister(t *testing.T) {
 
 func TestFilterAllocatesNothing(t *testing.T) {
 	s := cluster(zone+"z1"+region+"r", pv("v", zone+"z1__z2"+region+"r2"), pvc("c", "bound=v"))
-	need, _, _ := New().FilterNeedIn(s.View(), waiting(build.Claims("c")))
+	found, _ := New().FilterNeedIn(s.View(), waiting(build.Claims("c")))
+	need := found.Need
 	filter := need.Compile()
 	if allocs := testing.AllocsPerRun(100, func() { filter.Filter(s.Node(0)) }); allocs != 0 {
 		t.Errorf("Filter allocates %v times", allocs)
