@@ -24,7 +24,7 @@ var rows = []row{
 	{name: "packages below 100 lines", measure: (*code).smallPackages},
 	{name: "lines", measure: (*code).lines},
 	{name: "methods of the largest interface", limited: true, limit: 8, goal: 8, measure: (*code).largestInterface},
-	{name: "interfaces of internal/plugin in type assertions", limited: true, limit: 13, goal: 3, measure: (*code).assertions},
+	{name: "interfaces of internal/plugin in type assertions", limited: true, limit: 1, goal: 1, measure: (*code).assertions},
 	{name: "any in internal/plugin and internal/model/plan", limited: true, limit: 0, goal: 0, measure: (*code).anyInContracts},
 	{name: "exported names of internal/model", measure: exportedOf("internal/model")},
 	{name: "exported names of internal/cluster/state", measure: exportedOf("internal/cluster/state")},
