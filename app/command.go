@@ -1,6 +1,7 @@
 package app
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime/debug"
@@ -137,6 +138,9 @@ func (o *options) run(cmd *cobra.Command) error {
 	}
 	if err := o.writeConfig(c); err != nil || o.writeConfigTo != "" {
 		return err
+	}
+	if o.record != "" && c.WholeObjects() {
+		return usage(errors.New("--berth-record: the configuration has extenders or out-of-tree plugins, whose answers are not recorded: remove the flag"))
 	}
 	if c.Extenders != nil {
 		defer c.Extenders.Close()

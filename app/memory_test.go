@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -28,6 +29,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/kube"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/model/plan"
+	"github.com/berth-scheduler/berth/internal/offline/recording"
 	"github.com/berth-scheduler/berth/internal/proof/build"
 	"github.com/berth-scheduler/berth/internal/proof/inmemory"
 )
@@ -271,6 +273,43 @@ func TestSeed(t *testing.T) {
 	}
 	if one := placed("1"); slices.Equal(one, seven) {
 		t.Errorf("with another seed, pods are placed in the same way: %q", one)
+	}
+}
+
+// A recording of a replica contains its decisions, and a replay makes them again.
+func TestRecord(t *testing.T) {
+	directory := t.TempDir()
+	bubble(t, func(t *testing.T) {
+		s, access := newBubble(t, small("a"), small("b"), web("web-0"), web("web-1"), web("web-2"))
+		r := s.runInBubble(access, "--leader-elect=false", "--berth-seed=7", "--berth-record="+directory)
+		s.await("one: event Scheduled", 3)
+		r.stop()
+		if err := r.wait(); err != nil {
+			t.Error(err)
+		}
+	})
+	files, err := filepath.Glob(filepath.Join(directory, "berth-*"+recording.Suffix))
+	if err != nil || len(files) != 1 {
+		t.Fatal(err, files)
+	}
+	from, err := recording.Open(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = from.Close() }()
+	scheduler, err := from.Header.Scheduler()
+	if err != nil {
+		t.Fatal(err)
+	}
+	replay, err := recording.Replay(from, scheduler)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := replay.Run(time.Time{}, func() error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if got := replay.Result; got.Placed != 3 || got.Difference != nil || got.Incomplete != "" || from.Header.Seed != 7 {
+		t.Errorf("%+v", got)
 	}
 }
 

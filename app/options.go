@@ -48,6 +48,8 @@ type options struct {
 	groupPatience    time.Duration
 	groupRetries     int
 	historyMiB       int
+	record           string
+	recordMiB        int
 	// eventHints adds to FailedScheduling events the smallest change that would help.
 	eventHints bool
 	// audit checks invariants after every round.
@@ -87,6 +89,7 @@ const (
 	auditFlag           = "berth-audit"
 	defaultLoopDeadline = time.Minute
 	maxHistoryMiB       = history.MaxBytes >> 20
+	defaultRecordMiB    = 1024
 )
 
 // newOptions returns the defaults and defines the flags. Those of kube-scheduler keep its
@@ -141,6 +144,9 @@ func (o *options) addFlags() {
 		"other such pods cannot use that space. 0 disables reservations and, as in kube-scheduler, no event wakes a rejected group before its backoff ends.")
 	fs.IntVar(&o.groupRetries, "berth-group-retries", engine.DefaultGroupRetries, "Maximum number of decisions about members of a pod group, or a tree of groups, "+
 		"in other orders and with other equally good nodes, before the group is rejected. 0 means one pass, as in kube-scheduler.")
+	fs.StringVar(&o.record, "berth-record", "", "Directory for a recording of everything that the decisions depend on, which \"berth replay\" reads. "+
+		"Each process writes a file. It contains names, labels and requests of all objects, and no Secrets.")
+	fs.IntVar(&o.recordMiB, "berth-record-max-mib", defaultRecordMiB, "Size in MiB at which a recording ends.")
 	fs.IntVar(&o.historyMiB, "berth-history-mib", history.DefaultBytes>>20, "Memory in MiB for the latest decisions, which kubectl berth explain shows (maximum 256). "+
 		"0 keeps no decisions and disables the explain endpoint.")
 	fs.BoolVar(&o.eventHints, "berth-event-hints", false, "End the note of a FailedScheduling event with the smallest change of the pod that would make it schedulable, if the search has found it by then. "+
@@ -194,6 +200,9 @@ func (o *options) check() error {
 	}
 	if o.groupRetries < 0 {
 		errs = append(errs, fmt.Errorf("--berth-group-retries %d: must not be negative; 0 means one pass", o.groupRetries))
+	}
+	if o.recordMiB < 1 {
+		errs = append(errs, fmt.Errorf("--berth-record-max-mib %d: must be at least 1, such as %d", o.recordMiB, defaultRecordMiB))
 	}
 	if o.historyMiB < 0 || o.historyMiB > maxHistoryMiB {
 		errs = append(errs, fmt.Errorf("--berth-history-mib %d: must be 0-%d", o.historyMiB, maxHistoryMiB))

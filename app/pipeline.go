@@ -19,6 +19,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/kube"
 	"github.com/berth-scheduler/berth/internal/loop"
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/offline/recording"
 	"github.com/berth-scheduler/berth/internal/queue"
 )
 
@@ -30,6 +31,8 @@ type pipeline struct {
 	commit   *commit.Commit
 	watchdog *watchdog
 	flush    func() // logs how many messages about malformed objects were suppressed
+	// recorder is nil without --berth-record.
+	recorder *recording.Writer
 	// history holds recent decisions; nil if it is turned off.
 	history *history.History
 }
@@ -80,9 +83,16 @@ func newPipeline(s *setup) (pipeline, error) {
 		finder := hints.New(hints.Config{Compile: s.config.Compile(), Now: time.Now})
 		parts.Hints, parts.Observers = finder, append(parts.Observers, hinted{finder, s.seen.metrics.Explain})
 	}
+	recorder, err := s.newRecorder()
+	if err != nil {
+		return pipeline{}, err
+	}
+	if recorder != nil { // a nil *Writer is no nil Recorder
+		parts.Recorder = recorder
+	}
 	// Plugins act on parts that are built with the plugins.
 	s.external.join(changes, committer)
-	return pipeline{watch: watch, changes: changes, loop: loop.New(parts), commit: committer, watchdog: dog, flush: flush, history: kept}, nil
+	return pipeline{watch: watch, changes: changes, loop: loop.New(parts), commit: committer, watchdog: dog, flush: flush, history: kept, recorder: recorder}, nil
 }
 
 // newIngest returns the buffer of changes. flush logs how many messages about malformed

@@ -153,6 +153,7 @@ func (s *scheduler) run(ctx context.Context) error {
 	writers.Wait()
 	stopElection(s.commit.Unknown()) // after the leader's decisions are written
 	s.observers.close(s.log)
+	s.closeRecording()
 	s.watch.Stop()
 	s.flush()
 	s.external.stop(s.log)

@@ -20,7 +20,7 @@ const (
 // groupOfVerb is the group of each command. cobra's own commands have none.
 var groupOfVerb = map[string]string{
 	"explain": groupAsk, "simulate": groupAsk, "fit": groupAsk, "drain": groupAsk, "queue": groupAsk,
-	"top": groupAsk, "snapshot": groupAsk,
+	"top": groupAsk, "snapshot": groupAsk, "replay": groupAsk,
 	"preflight": groupAdopt, "shadow": groupAdopt, "compare": groupAdopt,
 	"scheduler": groupRun,
 }

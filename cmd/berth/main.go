@@ -73,7 +73,7 @@ func newCommandAs(plugin bool) *cobra.Command {
 	}
 	root.PersistentPreRunE = refuse
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return wrong{err} })
-	root.AddCommand(app.NewSubcommand(), newSimulateCommand(), newExplainCommand(), newFitCommand(), newDrainCommand(), newQueueCommand(), newTopCommand(), newSnapshotCommand(), newCompareCommand(), newPreflightCommand(), newShadowCommand(), newVersionCommand())
+	root.AddCommand(app.NewSubcommand(), newSimulateCommand(), newExplainCommand(), newFitCommand(), newDrainCommand(), newQueueCommand(), newTopCommand(), newSnapshotCommand(), newCompareCommand(), newReplayCommand(), newPreflightCommand(), newShadowCommand(), newVersionCommand())
 	addHelp(root, plugin)
 	addVersionFlag(root)
 	return root

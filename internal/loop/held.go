@@ -42,9 +42,9 @@ func excess(length, included int) int64 { return int64(max(length-included, 0)) 
 func (l *Loop) drain() []model.Change {
 	held := len(l.held) > 0 && l.began
 	if len(l.held) == 0 {
-		l.held = l.source.Drain()
+		l.held = l.drained()
 	} else if !l.began {
-		l.held = append(l.held, l.source.Drain()...)
+		l.held = append(l.held, l.drained()...)
 	}
 	count := len(l.held)
 	if l.began {
@@ -56,6 +56,15 @@ func (l *Loop) drain() []model.Change {
 		l.held = nil
 	}
 	l.behind = held || len(l.held) > 0
+	return changes
+}
+
+// drained returns the changes of the source, and records them.
+func (l *Loop) drained() []model.Change {
+	changes := l.source.Drain()
+	if len(changes) > 0 {
+		l.record.Drained(changes)
+	}
 	return changes
 }
 

@@ -41,6 +41,31 @@ type Committer interface {
 	Room() <-chan struct{}
 }
 
+// Recorder gets the inputs of a loop in order, and its decisions. A new loop with the
+// same configuration makes the same decisions from the same inputs. Its methods run on
+// the goroutine that calls Once, so they must be quick. What they get must not be
+// changed.
+type Recorder interface {
+	// Round is called first in each round, with the times of both clocks. decides is
+	// false for the rounds of Stand, which decide nothing.
+	Round(now, wall time.Time, decides bool)
+	// Drained is called with the changes that the source has returned, unless there are
+	// none.
+	Drained(changes []model.Change)
+	// Decided is called after each attempt that was decided about, before it is applied.
+	Decided(attempt *plan.Attempt)
+	// TookOver is called when the process takes over from an earlier leader.
+	TookOver(leader string, now time.Time)
+}
+
+// recordNothing is the Recorder of loops without one.
+type recordNothing struct{}
+
+func (recordNothing) Round(_, _ time.Time, _ bool) {}
+func (recordNothing) Drained([]model.Change)       {}
+func (recordNothing) Decided(*plan.Attempt)        {}
+func (recordNothing) TookOver(string, time.Time)   {}
+
 // Loop takes pods from the queue and decides about them.
 type Loop struct {
 	source Source
@@ -54,6 +79,7 @@ type Loop struct {
 	searches gang.Searches
 	hints    Hints // nil: no hints in events
 	report   reporting
+	record   Recorder
 	pulse    *Pulse
 	// budget limits the units of work of a turn in one round, if the turn can stop and
 	// continue in another round; 0 means no limit.
@@ -85,6 +111,8 @@ type Config struct {
 	Observers []Observer
 	// Hints gives hints for FailedScheduling events. It is optional.
 	Hints Hints
+	// Recorder gets the inputs and the decisions. It is optional.
+	Recorder Recorder
 	// Pulse shows the loop's work to other goroutines. It is optional. The engine's
 	// phases are entered by Config.OnPhase of the engine.
 	Pulse *Pulse
@@ -92,7 +120,11 @@ type Config struct {
 
 // New builds a loop.
 func New(c Config) *Loop {
+	if c.Recorder == nil {
+		c.Recorder = recordNothing{}
+	}
 	return &Loop{
+		record: c.Recorder,
 		source: c.Source, state: c.Queue.State(), queue: c.Queue, engine: c.Engine, commit: c.Commit, hints: c.Hints,
 		waits: newWaits(), budget: turnBudget, report: newReporting(c.Observers), pulse: cmp.Or(c.Pulse, &Pulse{}),
 		asks: make(chan func()), asking: make(chan struct{}, 1), now: steady(time.Now), wall: time.Now,
@@ -108,6 +140,7 @@ func (l *Loop) Once(now time.Time) bool { return l.OnceAt(now, now) }
 // the round.
 func (l *Loop) OnceAt(now, wall time.Time) bool {
 	l.pulse.begin(Updating)
+	l.record.Round(now, wall, true)
 	l.unfinished = false
 	l.search(now)
 	changes := l.drain()
@@ -134,6 +167,7 @@ func (l *Loop) OnceAt(now, wall time.Time) bool {
 		return true
 	}
 	l.noteGroups(attempt)
+	l.record.Decided(attempt)
 	l.report.decided(attempt)
 	l.report.witnessed(l, attempt)
 	l.advise(now, attempt)
@@ -265,9 +299,13 @@ func steady(system func() time.Time) func() time.Time {
 // TakeOver records that this process decides from now on. An earlier leader may still
 // have writes in flight. The name leader is unique to the process. TakeOver must be
 // called on the goroutine that calls Run.
-func (l *Loop) TakeOver(leader string) {
+func (l *Loop) TakeOver(leader string) { l.TakeOverAt(leader, l.now()) }
+
+// TakeOverAt is TakeOver at a time of the steady clock.
+func (l *Loop) TakeOverAt(leader string, now time.Time) {
+	l.record.TookOver(leader, now)
 	l.began = false // the first decision needs all changes
-	l.state.TakeOver(leader, l.now())
+	l.state.TakeOver(leader, now)
 }
 
 // State returns the state of the cluster. It may be read only between rounds, on the

@@ -13,14 +13,7 @@ func (l *Loop) Stand(ctx context.Context, leading <-chan struct{}) {
 	close(always)
 	for {
 		l.pulse.begin(Updating)
-		changes, now := l.drain(), l.now()
-		l.report.begin()
-		l.state.SetTimes(now, l.wall())
-		delta := l.state.Apply(changes)
-		l.queue.Wake(now, delta)
-		l.takeAsked(now, nil)
-		l.report.applied(len(changes), delta)
-		l.report.ended(l)
+		l.StandAt(l.now(), l.wall())
 		var left <-chan struct{}
 		if l.queue.Waking() || l.behind {
 			left = always
@@ -37,6 +30,19 @@ func (l *Loop) Stand(ctx context.Context, leading <-chan struct{}) {
 			return
 		}
 	}
+}
+
+// StandAt runs one round of Stand, as OnceAt runs one of Run.
+func (l *Loop) StandAt(now, wall time.Time) {
+	l.record.Round(now, wall, false)
+	changes := l.drain()
+	l.report.begin()
+	l.state.SetTimes(now, wall)
+	delta := l.state.Apply(changes)
+	l.queue.Wake(now, delta)
+	l.takeAsked(now, nil)
+	l.report.applied(len(changes), delta)
+	l.report.ended(l)
 }
 
 // answer calls a function of Do.

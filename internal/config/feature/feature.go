@@ -133,6 +133,21 @@ func names(gate featuregate.MutableVersionedFeatureGate) (all []string) {
 	return all
 }
 
+// Changed returns the gates that differ from their defaults.
+func (g *Gates) Changed() (map[string]bool, error) {
+	defaults, err := Defaults()
+	if err != nil {
+		return nil, err
+	}
+	changed := map[string]bool{}
+	for _, name := range g.Names() {
+		if on := g.Enabled(featuregate.Feature(name)); on != defaults.Enabled(featuregate.Feature(name)) {
+			changed[name] = on
+		}
+	}
+	return changed, nil
+}
+
 // Names returns the names of all gates, sorted.
 func (g *Gates) Names() []string { return names(g.gate) }
 

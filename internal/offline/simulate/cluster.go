@@ -70,6 +70,8 @@ type Config struct {
 	Observers []loop.Observer
 	OnPhase   func(engine.Phase)
 	Timing    engine.Timing
+	// Recorder returns a recorder for the loop of each process. It is optional.
+	Recorder func() loop.Recorder
 	// External, if set, adds the steps of external plugins to placements.
 	External func(*plan.Placement)
 	// Patience is the real time to wait for a call that is not Played before virtual time
@@ -268,6 +270,9 @@ func (c *Cluster) start() error {
 	c.live.Store(c.commit.plugins)
 	c.source = &staged{Ingest: c.ingest}
 	parts := loop.Config{Source: c.source, Queue: waiting, Engine: judge, Commit: c.commit, Observers: c.config.Observers}
+	if c.config.Recorder != nil {
+		parts.Recorder = c.config.Recorder()
+	}
 	if c.config.EventHints {
 		c.hints = hints.New(hints.Config{Compile: c.config.Scheduler.Compile()})
 		parts.Hints = c.hints
@@ -293,7 +298,7 @@ func (c *Cluster) Restart() error {
 	if err := c.start(); err != nil {
 		return err
 	}
-	c.loop.State().TakeOver(fmt.Sprint("process-", c.life), c.processTime(c.now))
+	c.loop.TakeOverAt(fmt.Sprint("process-", c.life), c.processTime(c.now))
 	c.watchAnew()
 	return nil
 }

@@ -145,7 +145,7 @@ func newDeviceTrial(n uint64) (*deviceTrial, error) {
 	}
 	// Without an event, pods are not retried. That reveals events for which the plugin
 	// does not register.
-	c, err := simulate.New(simulate.Config{Scheduler: scheduler, Seed: n, Audit: true, Trim: n%2 == 0, Slice: []int{0, 1, 3}[n%3], MaxParked: 24 * time.Hour, EventHints: n%3 == 1})
+	c, err := simulate.New(taped(simulate.Config{Scheduler: scheduler, Seed: n, Audit: true, Trim: n%2 == 0, Slice: []int{0, 1, 3}[n%3], MaxParked: 24 * time.Hour, EventHints: n%3 == 1}))
 	if err != nil {
 		return nil, err
 	}

@@ -100,7 +100,7 @@ func newGroupTrial(n uint64, trees bool) (*groupTrial, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := simulate.New(simulate.Config{Scheduler: scheduler, Seed: n, Audit: true, Trim: n%2 == 0, Slice: []int{0, 1, 3}[n%3], MaxParked: 24 * time.Hour, EventHints: n%3 == 1})
+	c, err := simulate.New(taped(simulate.Config{Scheduler: scheduler, Seed: n, Audit: true, Trim: n%2 == 0, Slice: []int{0, 1, 3}[n%3], MaxParked: 24 * time.Hour, EventHints: n%3 == 1}))
 	if err != nil {
 		return nil, err
 	}

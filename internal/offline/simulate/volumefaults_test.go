@@ -90,7 +90,7 @@ func newVolumeTrial(n uint64) (*volumeTrial, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := simulate.New(simulate.Config{Scheduler: scheduler, Seed: n, Audit: true, Trim: n%2 == 0, EventHints: n%3 == 1})
+	c, err := simulate.New(taped(simulate.Config{Scheduler: scheduler, Seed: n, Audit: true, Trim: n%2 == 0, EventHints: n%3 == 1}))
 	if err != nil {
 		return nil, err
 	}

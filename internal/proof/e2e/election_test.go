@@ -125,10 +125,13 @@ const (
 )
 
 // replica starts a scheduler with a lease of a few seconds.
-func (w *world) replica(lease, kubeconfig string) (*rig.Process, *transcript) {
+func (w *world) replica(lease, kubeconfig string, more ...string) (*rig.Process, *transcript) {
 	log := &transcript{}
-	return w.kubeScheduler(log, "--kubeconfig", kubeconfig, "--secure-port=0", "--leader-elect-resource-name="+lease,
-		"--leader-elect-lease-duration="+leaseDuration.String(), "--leader-elect-renew-deadline="+renewDeadline.String(), "--leader-elect-retry-period=500ms"), log
+	args := append([]string{
+		"--kubeconfig", kubeconfig, "--secure-port=0", "--leader-elect-resource-name=" + lease,
+		"--leader-elect-lease-duration=" + leaseDuration.String(), "--leader-elect-renew-deadline=" + renewDeadline.String(), "--leader-elect-retry-period=500ms",
+	}, more...)
+	return w.kubeScheduler(log, args...), log
 }
 
 // holderOf returns the holder of the lease, or "".

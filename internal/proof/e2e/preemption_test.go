@@ -3,9 +3,11 @@ package e2e_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -49,14 +51,16 @@ func TestABurstPreempts(t *testing.T) {
 }
 
 // TestLeaderIsKilledWhileItPreempts is TestABurstPreempts with two replicas. The leader
-// is killed in the middle with SIGKILL.
+// is killed in the middle with SIGKILL. Both record what they do, and the replays of both
+// recordings make the same decisions.
 func TestLeaderIsKilledWhileItPreempts(t *testing.T) {
 	w := newFull(t, "burst-killed")
 	const lease = "kube-scheduler"
-	first, _ := w.replica(lease, cluster.SchedulerKubeconfig)
+	recordings := t.TempDir()
+	first, _ := w.replica(lease, cluster.SchedulerKubeconfig, "--berth-record", recordings)
 	w.await("the first leads", func() bool { return w.holderOf(lease) != "" })
 	leader := w.holderOf(lease)
-	second, log := w.replica(lease, cluster.SchedulerKubeconfig)
+	second, log := w.replica(lease, cluster.SchedulerKubeconfig, "--berth-record", recordings)
 	w.await("the second knows the cluster", func() bool { return log.has("Cluster is known") })
 	w.fill()
 	w.burst()
@@ -77,6 +81,30 @@ func TestLeaderIsKilledWhileItPreempts(t *testing.T) {
 	}
 	w.comeBack(len(victims), killed)
 	w.must(second.Stop())
+	w.replaysAlike(recordings, 2, w.n)
+}
+
+// replaysAlike replays the recordings in a directory by another process each. All
+// together have at least this many placements.
+func (w *world) replaysAlike(directory string, count, placed int) {
+	w.Helper()
+	files, err := filepath.Glob(filepath.Join(directory, "*"))
+	w.must(err)
+	if len(files) != count {
+		w.Errorf("recordings: %q", files)
+	}
+	for _, file := range files {
+		code, stdout, stderr := w.plugin(cluster.Kubeconfig, "replay", file, "-o", "json")
+		var result struct{ Decisions, Placed int }
+		if err := json.Unmarshal([]byte(stdout), &result); err != nil || code != 0 {
+			w.Errorf("replay: exit code %d, %s\n%s", code, stdout, stderr)
+		}
+		w.Logf("%s: %s", filepath.Base(file), stdout)
+		placed -= result.Placed
+	}
+	if placed > 0 {
+		w.Errorf("%d placements are missing in the recordings", placed)
+	}
 }
 
 // full is a world with nodes of its own, which are full of pods with three priorities.
