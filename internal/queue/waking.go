@@ -7,7 +7,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// Wake delivers events; wakeSlice runs the hints and moves the pods that they help.
+// Wake, in queue.go, delivers events; wakeSlice runs the hints and moves the pods that
+// they help.
 //
 // An event may concern very many parked pods. So that the loop never stalls, events are
 // processed in slices: each round runs a bounded number of hints and moves a bounded

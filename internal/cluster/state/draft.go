@@ -81,10 +81,9 @@ func (v View) Draft() *Draft {
 	return d
 }
 
-// DryRun makes d a draft without differences from the view, for filters whose PreFilter
-// has counted in the view. In a dry run, kube-scheduler updates these counts by AddPod
-// and RemovePod, which also count terminating pods. PreFilter does not count these, so
-// removing one can make a count negative, and a DryRun draft repeats that.
+// DryRun makes d a draft without differences from the view, which counts pods as
+// kube-scheduler's dry runs do. There PreFilter does not count terminating pods, but
+// RemovePod takes them off, so a count can become negative. A DryRun draft repeats that.
 func (v View) DryRun(d *Draft) *Draft {
 	d.reset(v)
 	d.dryRun = true

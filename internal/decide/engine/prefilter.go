@@ -193,9 +193,10 @@ type narrowed struct {
 	rejector string
 }
 
-// addNominated adds the pod's nominated node and the filter that rejected it, or "".
-// kube-scheduler checks this node before it narrows the nodes. So the node keeps its own
-// rejection, and messages name the filter beside the plugins that narrowed.
+// addNominated adds the pod's nominated node, and the filter that rejected it; rejector
+// is "" if none did. kube-scheduler tries this node first, before PreFilter plugins name
+// the nodes to try. So the node keeps its own rejection, and messages name the filter
+// beside these plugins.
 func (n *narrowed) addNominated(slot int32, rejector string) {
 	if len(n.by) == 0 {
 		return

@@ -25,14 +25,13 @@ type Observer interface {
 // effect. Engine and state are as they were for the decision. It must not change them.
 type Witness interface {
 	Observer
-	// Decided is called after each decision about a member that may stand, in the view of
-	// the decision. It is not called in searches for victims.
+	// Decided is called after each decision about a member that may become the group's
+	// result, in the view of the decision. It is not called in searches for victims. It
+	// returns the key of the details that it keeps, for Decision.Details.
 	//
-	// among is the number of domain placements of the member's own group still to be
-	// compared, including this one. The member is decided in at most this many. In a
-	// tree, domain placements of groups above may be compared in addition.
-	//
-	// The result becomes Decision.Details, and lives as long as the decision.
+	// among bounds the decisions about this member, so that a witness can share its
+	// memory among them: it is the number of domain placements of the member's own group
+	// still to be compared, including this one.
 	Decided(run *engine.Run, v state.View, d *plan.Decision, among int) uint64
 }
 

@@ -119,9 +119,9 @@ func (n *Names) keyed(value any) any {
 	return all
 }
 
-// amounts replaces the names of resources, and keeps their amounts. The volumes that a
-// CSI driver allows are a number, and the capacity that a claim requests is named like
-// the capacity of a device.
+// amounts replaces the names of resources, and keeps their amounts. It also serves the
+// limit of a CSI driver, which is a number and stays, and the capacity that a claim
+// requests, whose names are those of the device's capacity.
 func (n *Names) amounts(value any) any {
 	switch v := value.(type) {
 	case string:

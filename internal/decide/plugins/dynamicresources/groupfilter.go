@@ -68,11 +68,12 @@ func (p *Plugin) Member(c plugin.Cycle, member *model.Pod) plugin.GroupNote {
 	return note
 }
 
-// FreeForGroup releases one claim for each member, as PostFilter does.
+// FreeForGroup deallocates one claim for each member, as PostFilter does.
 //
-// If this released nothing for a member, it releases an allocation of the group. If no
-// claim of the group makes nodes infeasible, it ends a reservation of the group, so that
-// all members are placed anew. Neither happens while members are placed.
+// For a member without such a claim, it deallocates a claim of the PodGroup. If no claim
+// of the PodGroup makes nodes infeasible, it removes the group from reservedFor of one,
+// so that all members are placed anew. While any member is on a node, claims of the
+// PodGroup stay as they are.
 func (p *Plugin) FreeForGroup(v state.View, group *model.PodGroup, first *model.Pod, notes []plugin.GroupNote) (freed plugin.GroupFreed, err error) {
 	freed.Message = groupFreed
 	deallocated := map[model.ClaimKey]bool{}

@@ -28,9 +28,9 @@ type Report struct {
 	// their pods select their own nodes. Every new node that it selects wakes a pod that
 	// NodeAffinity rejected on other nodes.
 	Alone bool `json:"alone,omitempty"`
-	// Reports of one Lane run one after another, in parallel with the others. Some hints
-	// of kube-scheduler ignore the object, and wake the pods of all reports about the
-	// plugin.
+	// Reports of one Lane run one after another, in parallel with other lanes. Reports
+	// need a common Lane if a hint of kube-scheduler wakes all pods of a plugin, whatever
+	// object has changed: their changes would wake each other's pods.
 	Lane string `json:"lane,omitempty"`
 	// Profile is a profile of the scheduler's configuration, for the pods of this report.
 	Profile map[string]any `json:"profile,omitempty"`

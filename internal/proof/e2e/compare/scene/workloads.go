@@ -254,9 +254,9 @@ func nodeAffinity(p *v1.Pod, _ v1.PodAffinityTerm) {
 	inOneOf(p, v1.LabelTopologyZone, "zone1", "zone2")
 }
 
-// coloured makes default pods with a color label. The term of their demand selects that
-// color in the two namespaces of affinity terms, or in the namespaces that a selector
-// matches.
+// coloured makes default pods with a color label, and an affinity term that selects pods
+// of this color. Without a selector of namespaces, the term names the namespaces of the
+// measured pods and of the pods before.
 func coloured(colour string, ask demand, selector map[string]string) func(i int) *v1.Pod {
 	return func(i int) *v1.Pod {
 		p := defaultPod(i)
