@@ -1,7 +1,6 @@
 package app
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"runtime/debug"
@@ -139,8 +138,8 @@ func (o *options) run(cmd *cobra.Command) error {
 	if err := o.writeConfig(c); err != nil || o.writeConfigTo != "" {
 		return err
 	}
-	if o.record != "" && c.WholeObjects() {
-		return usage(errors.New("--berth-record: the configuration has extenders or out-of-tree plugins, whose answers are not recorded: remove the flag"))
+	if err := o.checkRecord(c); err != nil {
+		return usage(err)
 	}
 	if c.Extenders != nil {
 		defer c.Extenders.Close()

@@ -46,11 +46,11 @@ func (h hinted) Standing(*loop.Standing) {
 }
 
 // newHistory returns the history of decisions, or nil if its size is 0.
-func newHistory(mib int, steady func() time.Time) (*history.History, error) {
+func newHistory(mib int, plain bool, steady func() time.Time) (*history.History, error) {
 	if mib == 0 {
 		return nil, nil
 	}
-	kept, err := history.New(history.Config{Bytes: mib << 20, Now: steady, Wall: time.Now})
+	kept, err := history.New(history.Config{Bytes: mib << 20, Plain: plain, Now: steady, Wall: time.Now})
 	if err != nil {
 		return nil, fmt.Errorf("build the history: %w", err)
 	}

@@ -70,7 +70,7 @@ func newPipeline(s *setup) (pipeline, error) {
 	if err != nil {
 		return pipeline{}, err
 	}
-	kept, err := newHistory(s.options.historyMiB, s.seen.clock.Now)
+	kept, err := newHistory(s.options.historyMiB, s.options.record != "", s.seen.clock.Now)
 	if err != nil {
 		return pipeline{}, err
 	}
@@ -156,7 +156,9 @@ func (s *setup) newCommit(changes *ingest.Ingest) (*commit.Commit, error) {
 // observers returns the observers of the loop. kept is nil without a history.
 func (s *setup) observers(dog *watchdog, committer *commit.Commit, kept *history.History) []loop.Observer {
 	// verbose reads the phases of a decision, which the metrics reset.
-	list := []loop.Observer{s.seen.clock, newVerbose(s.log, s.seen.metrics.Loop.Phases), s.seen.metrics.Loop, dog}
+	loud := newVerbose(s.log, s.seen.metrics.Loop.Phases)
+	loud.plain = s.options.record != ""
+	list := []loop.Observer{s.seen.clock, loud, s.seen.metrics.Loop, dog}
 	if s.options.audit {
 		audit := func(r *loop.Round) error { return errors.Join(r.Audit(), committer.Audit()) }
 		list = append(list, auditor{audit, s.log, s.leads.exit})

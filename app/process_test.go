@@ -137,6 +137,8 @@ func TestMistakes(t *testing.T) {
 		{"plugins' time without a unit", []string{"--berth-plugin-deadline=10"}, "", 2, `invalid argument "10" for "--berth-plugin-deadline"`},
 		{"no size of a recording", []string{"--berth-record=/tmp/x", "--berth-record-max-mib=0"}, "", 2, "--berth-record-max-mib 0: must be at least 1, such as 1024$"},
 		{"recording with an extender", []string{"--berth-record=/tmp/x"}, "extenders: [{urlPrefix: \"http://x\", filterVerb: filter}]\n", 2, "--berth-record: the configuration has extenders or out-of-tree plugins"},
+		{"recording with hints", []string{"--berth-record=/tmp/x", "--berth-event-hints"}, "", 2, "--berth-record and --berth-event-hints are both given"},
+		{"recording with an audit", []string{"--berth-record=/tmp/x", "--berth-audit"}, "", 2, "--berth-record and --berth-audit are both given"},
 		{"recording in a file", []string{"--kubeconfig", cluster, "--berth-record", crt}, "", 1, ": not a directory$"},
 		{"no patience", []string{"--pod-max-in-unschedulable-pods-duration=0s"}, "", 2, "--pod-max-in-unschedulable-pods-duration 0s: must be greater than 0, such as 5m$"},
 		{"bad duration", []string{"--leader-elect-retry-period=soon"}, "", 2, `invalid argument "soon" for "--leader-elect-retry-period"`},

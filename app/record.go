@@ -2,13 +2,31 @@ package app
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"time"
 
 	"k8s.io/klog/v2"
 
+	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/offline/recording"
 )
+
+// checkRecord returns an error if decisions would depend on inputs that a recording
+// lacks.
+func (o *options) checkRecord(c *config.Config) error {
+	switch {
+	case o.record == "":
+		return nil
+	case c.WholeObjects():
+		return errors.New("--berth-record: the configuration has extenders or out-of-tree plugins, whose answers are not recorded: remove the flag")
+	case o.eventHints:
+		return errors.New("--berth-record and --berth-event-hints are both given: give one of the two, because the search for hints changes the work of decisions")
+	case o.audit:
+		return errors.New("--berth-record and --berth-audit are both given: give one of the two, because the audit changes the work of decisions")
+	}
+	return nil
+}
 
 // newRecorder creates the recording of --berth-record. It returns nil without the flag.
 func (s *setup) newRecorder() (*recording.Writer, error) {

@@ -97,6 +97,7 @@ func assemble(ctx context.Context, o *options, c *config.Config, access *rest.Co
 		release: release, standalone: o.standalone,
 	}
 	if s.serve, err = newServer(ctx, o, s); err != nil {
+		s.closeRecording()
 		return nil, err
 	}
 	return s, nil
@@ -137,6 +138,7 @@ func (s *scheduler) run(ctx context.Context) error {
 	stopServing, err := s.startServer()
 	if err != nil {
 		s.external.stop(s.log)
+		s.closeRecording()
 		s.name.Release() // otherwise released when the watches end
 		return err
 	}

@@ -27,6 +27,9 @@ type verbose struct {
 	// loud means level 3 or above, which is looked up whenever the loop has time, because
 	// /debug/flags/v may change it.
 	loud bool
+	// plain logs no scores: computing them changes the work of later decisions, which a
+	// recording does not contain.
+	plain bool
 	// announced means that the present group's attempt is in the log.
 	announced bool
 	// earlier has the time of unfinished turns, by the UID of their first pod.
@@ -54,7 +57,7 @@ func (l *verbose) Decided(by loop.Detailer, v state.View, d *plan.Decision, _ in
 		l.announce(rootOf(d.Group, d.Tree))
 		l.four.Info("Attempting to schedule a pod belonging to a pod group", "podGroup", d.Group.Key, "pod", d.Pod)
 	}
-	if !l.four.Enabled() || d.Outcome != plan.Placed || d.Feasible < 2 { // one node is not scored
+	if l.plain || !l.four.Enabled() || d.Outcome != plan.Placed || d.Feasible < 2 { // one node is not scored
 		return 0
 	}
 	if l.ten.Enabled() {

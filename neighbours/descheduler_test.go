@@ -106,7 +106,7 @@ func (s *stage) evict(ctx context.Context, policy string, exact bool, group func
 		}
 		counts = append(counts, s.created()-before)
 	}
-	process.End()
+	s.stop(process)
 	s.t.Logf("%s: %d evictions after half of the runs, %d in the end", s.namespace, counts[0], counts[1])
 	switch {
 	case counts[0] != counts[1]:

@@ -74,6 +74,9 @@ func besideBoth(n neighbour) func(t *testing.T) {
 			}
 			return !matched
 		})
+		if len(n.scenes) == 0 {
+			t.Fatalf("-scenes %q: no scene has such a name", *only)
+		}
 		want := playAll(t, bin, "kube-scheduler", n)
 		got := playAll(t, bin, "berth", n)
 		for _, scene := range n.scenes {
@@ -106,6 +109,7 @@ type stage struct {
 	notes       []string
 	collections []schema.GroupVersionResource // what clear deletes beside pods and workloads
 	cleanup     []func(context.Context) error // of the scene
+	managers    []*rig.Process                // of the neighbour, which run until the end
 
 	mu   sync.Mutex
 	pods map[types.UID]*v1.Pod // every version seen last, also of pods that are gone
@@ -124,12 +128,18 @@ func playAll(t *testing.T, bin, scheduler string, n neighbour) map[string][]stri
 		}
 	}
 	began := time.Now()
-	must(s.open(ctx, n))
 	defer func() {
+		for _, process := range s.managers {
+			process.Kill()
+		}
+		if s.cluster == nil {
+			return
+		}
 		if err := s.cluster.Stop(); err != nil {
 			t.Error(err)
 		}
 	}()
+	must(s.open(ctx, n))
 	must(s.watchPods(ctx))
 	process, err := s.startScheduler(scheduler)
 	must(err)
@@ -143,6 +153,7 @@ func playAll(t *testing.T, bin, scheduler string, n neighbour) map[string][]stri
 			t.Errorf("%s beside %s: %v", scene.name, scheduler, err)
 			s.note("the scene failed beside %s", scheduler)
 		}
+		must(s.ended())
 		must(s.clear(ctx))
 		notes[scene.name] = s.notes
 		select {
@@ -241,8 +252,24 @@ func (s *stage) start(log io.Writer, program string, args ...string) (*rig.Proce
 	if err != nil {
 		return nil, err
 	}
-	s.t.Cleanup(process.Kill)
+	s.managers = append(s.managers, process)
 	return process, nil
+}
+
+// ended returns an error if a manager has ended by itself: the scenes then show nothing.
+func (s *stage) ended() error {
+	for _, process := range s.managers {
+		if err := process.Failure(); err != nil {
+			return fmt.Errorf("a manager has ended: %w\n%s", err, process.Log())
+		}
+	}
+	return nil
+}
+
+// stop ends a manager that a scene has started.
+func (s *stage) stop(process *rig.Process) {
+	s.managers = slices.DeleteFunc(s.managers, func(p *rig.Process) bool { return p == process })
+	process.End()
 }
 
 // note adds a line that is compared.

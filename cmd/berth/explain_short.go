@@ -232,7 +232,7 @@ func printAdvice(w io.Writer, found *advice.Advice) {
 	if found == nil {
 		return
 	}
-	fmt.Fprintf(w, "\nWhat would help (decisions made: %d%s):\n", found.Decisions, cutShort(found))
+	fmt.Fprintf(w, "\nChanges that would help (decisions made: %d%s):\n", found.Decisions, cutShort(found))
 	for _, m := range found.Missing {
 		fmt.Fprintf(w, "  missing: %s\n", m)
 	}

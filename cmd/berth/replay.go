@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 	cliflag "k8s.io/component-base/cli/flag"
 
+	"github.com/berth-scheduler/berth/internal/cluster/kinds"
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/offline/recording"
 )
@@ -107,6 +109,9 @@ func (f *replayFlags) run(ctx context.Context, file string, stdin io.Reader, std
 	if err != nil {
 		return wrong{err}
 	}
+	if err := checkReplay(&reader.Header, scheduler); err != nil {
+		return wrong{err}
+	}
 	replay, err := recording.Replay(reader, scheduler)
 	if err != nil {
 		return err
@@ -127,7 +132,10 @@ func (f *replayFlags) run(ctx context.Context, file string, stdin io.Reader, std
 			return err
 		}
 	}
-	if replay.Result.Difference != nil {
+	if d := replay.Result.Difference; d != nil {
+		if f.snapshot != "" && !until.IsZero() {
+			fmt.Fprintf(stderr, "Note: the snapshot is of %s, the time of the difference, not of --until\n", d.At.UTC().Format(time.RFC3339))
+		}
 		return differs{errors.New("a decision differs from the recording")}
 	}
 	return nil
@@ -156,6 +164,27 @@ func (f *replayFlags) scheduler(h *recording.Header, stdin io.Reader) (*config.C
 	return loadConfig("-", gates, follows, bytes.NewReader(h.Config))
 }
 
+// checkReplay returns an error if a configuration needs objects that the recorded one did
+// not read: without them, all decisions would differ.
+func checkReplay(h *recording.Header, scheduler *config.Config) error {
+	recorded, err := h.Scheduler()
+	if err != nil {
+		return err
+	}
+	for _, name := range recorded.SchedulerNames() {
+		if !slices.Contains(scheduler.SchedulerNames(), name) {
+			return fmt.Errorf("--config: no profile has the scheduler name %q of the recording; the profiles are %q", name, scheduler.SchedulerNames())
+		}
+	}
+	for _, kind := range scheduler.Reads() {
+		if !slices.Contains(recorded.Reads(), kind) {
+			return fmt.Errorf("the plugins of this configuration read %s, which the recording does not have: disable the plugins that need them",
+				kinds.Get(kind).Resource.GroupResource())
+		}
+	}
+	return nil
+}
+
 func (f *replayFlags) write(stdout io.Writer, replay *recording.Replayer) error {
 	if f.snapshot == "-" {
 		return writeObjects(stdout, replay.Objects(), nil)
@@ -169,6 +198,10 @@ func (f *replayFlags) write(stdout io.Writer, replay *recording.Replayer) error 
 func (f *replayFlags) print(w io.Writer, h *recording.Header, r *recording.Result) error {
 	if f.output != "table" {
 		return printObject(w, f.output, r)
+	}
+	if r.Rounds == 0 {
+		fmt.Fprintln(w, "Nothing was recorded until then.")
+		return nil
 	}
 	fmt.Fprintf(w, "Recording of Berth %s, compatible with kube-scheduler %s, from %s to %s.\n", h.Berth, h.Release,
 		r.From.UTC().Format(time.RFC3339), r.To.UTC().Format(time.RFC3339))

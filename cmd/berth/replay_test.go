@@ -50,16 +50,22 @@ func transcriptOf(t *testing.T, args ...string) string {
 
 // TestReplayMistakes names what is wrong.
 func TestReplayMistakes(t *testing.T) {
+	other := filepath.Join(t.TempDir(), "other.yaml")
+	if err := os.WriteFile(other, []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles: [{schedulerName: mine}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for args, want := range map[string]string{
 		"replay":                `"berth replay" takes one recording, got []`,
 		"replay a b":            `takes one recording, got ["a" "b"]`,
 		"replay does-not-exist": "does-not-exist: no such file",
 		"replay replay_test.go": "replay_test.go: not a recording of Berth",
-		"replay " + recordingFile + " --until now":            `--until "now": must be a time, such as 2026-11-29T03:12:00Z`,
-		"replay " + recordingFile + " --release 1.3":          `--release "1.3"`,
-		"replay " + recordingFile + " -o csv":                 `--output "csv": must be one of table, json, yaml`,
-		"replay " + recordingFile + " --config none":          "none: ",
-		"replay " + recordingFile + " --feature-gates=X=true": "--feature-gates: ",
+		"replay " + recordingFile + " --until now":                          `--until "now": must be a time, such as 2026-11-29T03:12:00Z`,
+		"replay " + recordingFile + " --release 1.3":                        `--release "1.3"`,
+		"replay " + recordingFile + " -o csv":                               `--output "csv": must be one of table, json, yaml`,
+		"replay " + recordingFile + " --config none":                        "none: ",
+		"replay " + recordingFile + " --feature-gates=X=true":               "--feature-gates: ",
+		"replay " + recordingFile + " --config " + other:                    `--config: no profile has the scheduler name "default-scheduler" of the recording; the profiles are ["mine"]`,
+		"replay " + recordingFile + " --feature-gates=GenericWorkload=true": "read podgroups.scheduling.k8s.io, which the recording does not have",
 	} {
 		if code, got := transcript(t, strings.Fields(args)...); code != 2 || !strings.Contains(got, want) {
 			t.Errorf("%s: exit code %d, want 2 and %q\n%s", args, code, want, got)

@@ -15,6 +15,9 @@ type Config struct {
 	Bytes int
 	// Now is a steady clock; nil means time.Now.
 	Now func() time.Time
+	// Plain keeps no details. Computing them fills caches of the engine at times that a
+	// clock decides, and a decision costs more or less work afterwards.
+	Plain bool
 	// Wall is the system's clock, for the times in answers; nil means Now.
 	Wall func() time.Time
 }
@@ -33,6 +36,7 @@ const quarter = 4
 // History is the memory. It is a loop.Witness. The goroutine of the loop is its only
 // user, also of Of.
 type History struct {
+	plain   bool
 	now     func() time.Time
 	wall    func() time.Time // nil: answers have the times of now
 	budget  budget
@@ -69,7 +73,7 @@ func New(config Config) (*History, error) {
 		config.Now = time.Now
 	}
 	share := config.Bytes / quarter
-	return &History{now: config.Now, wall: config.Wall, budget: newBudget(), placed: newPlacements(share), details: details{maxBytes: share}, waiting: newRecords(config.Bytes - 2*share)}, nil
+	return &History{plain: config.Plain, now: config.Now, wall: config.Wall, budget: newBudget(), placed: newPlacements(share), details: details{maxBytes: share}, waiting: newRecords(config.Bytes - 2*share)}, nil
 }
 
 // bestKept is the number of best nodes stored for a decision, including the chosen node.
@@ -93,7 +97,7 @@ func (h *History) Decided(by loop.Detailer, v state.View, d *plan.Decision, amon
 // record records the details of a decision if the budget allows the given number of
 // recordings. It returns the number of the details, 0 without details.
 func (h *History) record(e loop.Detailer, v state.View, d *plan.Decision, times int) (number uint64, cost time.Duration) {
-	if d.Outcome != plan.Placed && d.Outcome != plan.Unschedulable || !h.budget.affords(&d.QueuedPod, times) {
+	if h.plain || d.Outcome != plan.Placed && d.Outcome != plan.Unschedulable || !h.budget.affords(&d.QueuedPod, times) {
 		return 0, 0
 	}
 	began := h.now()

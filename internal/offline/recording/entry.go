@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/internal/cluster/kinds"
@@ -155,7 +157,7 @@ type marshaler interface{ Marshal() ([]byte, error) }
 // changeOf returns the stored form of a change.
 func changeOf(c *model.Change) (of Change, err error) {
 	of = Change{Kind: c.Kind, WasNominated: c.WasNominated, Learned: c.Learned}
-	var object any
+	var object runtime.Object
 	switch c.Kind {
 	case model.PodSet:
 		of.Ref, object = podRef(c.Pod.Key()), c.Pod.Object
@@ -190,13 +192,29 @@ func changeOf(c *model.Change) (of Change, err error) {
 		return of, fmt.Errorf("a change of kind %d cannot be recorded", c.Kind)
 	}
 	if object != nil {
-		m, ok := object.(marshaler)
-		if !ok {
-			return of, fmt.Errorf("an object of type %T cannot be recorded", object)
-		}
-		of.Object, err = m.Marshal()
+		of.Object, err = encoded(object)
 	}
 	return of, err
+}
+
+// encoded returns the protobuf of an object. Encoding an amount writes its text into the
+// object, which the loop reads meanwhile, so a copy is encoded. Amounts in maps are
+// copied anyway, and a pod without volumes and a node have no others.
+func encoded(object runtime.Object) ([]byte, error) {
+	switch o := object.(type) {
+	case *v1.Node:
+	case *v1.Pod:
+		if len(o.Spec.Volumes) > 0 {
+			object = o.DeepCopy()
+		}
+	default:
+		object = object.DeepCopyObject()
+	}
+	m, ok := object.(marshaler)
+	if !ok {
+		return nil, fmt.Errorf("an object of type %T cannot be recorded", object)
+	}
+	return m.Marshal()
 }
 
 func podRef(key model.PodKey) model.Ref {

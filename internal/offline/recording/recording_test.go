@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -333,6 +334,76 @@ func TestEndsOfRecordings(t *testing.T) {
 		if err != nil || !strings.Contains(result.Incomplete, test.want) || result.Difference != nil {
 			t.Errorf("%s: %v, %+v", name, err, result)
 		}
+	}
+}
+
+// TestEndWhileClosing ends a recording in the batch that Close writes: the file says so.
+func TestEndWhileClosing(t *testing.T) {
+	scheduler, err := config.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, ended := &buffer{}, make(chan error, 1)
+	w, err := recording.NewWriter(file, header(t, scheduler), 1<<30, func(reason error) { ended <- reason })
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Round(time.Unix(1, 0), time.Unix(1, 0), true)
+	w.Drained([]model.Change{{Kind: model.EventRaised}})
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-ended:
+	default:
+		t.Error("the end is not reported")
+	}
+	if result, _, err := replay(file.Bytes(), time.Time{}); err != nil || result.Incomplete == "" {
+		t.Errorf("%v, %+v", err, result)
+	}
+}
+
+// hanging is a disk that hangs, once it is told to, until it is released.
+type hanging struct {
+	buffer
+	hangs   atomic.Bool
+	release chan struct{}
+}
+
+func (h *hanging) Write(data []byte) (int, error) {
+	if h.hangs.Load() {
+		<-h.release
+	}
+	return h.buffer.Write(data)
+}
+
+// TestHangingDisk ends the recording, and reports it, while the disk still hangs. A first
+// batch of any size is accepted.
+func TestHangingDisk(t *testing.T) {
+	scheduler, err := config.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, ended := &hanging{release: make(chan struct{})}, make(chan error, 1)
+	w, err := recording.NewWriter(file, header(t, scheduler), 1<<30, func(reason error) { ended <- reason })
+	if err != nil {
+		t.Fatal(err)
+	}
+	file.hangs.Store(true)
+	changes := make([]model.Change, 300_000)
+	for i := range changes {
+		changes[i] = model.Change{Kind: model.NodeGone, Name: fmt.Sprint("node-", i)}
+	}
+	w.Drained(changes)
+	for i := range 300_000 {
+		w.Round(time.Unix(int64(i), 0), time.Unix(int64(i), 0), true)
+	}
+	if reason := <-ended; !strings.Contains(reason.Error(), "wait to be written") {
+		t.Error(reason)
+	}
+	close(file.release)
+	if err := w.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

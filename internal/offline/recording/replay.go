@@ -158,6 +158,10 @@ func (p *Replayer) round(r *Round) error {
 		case err != nil && !errors.Is(err, io.EOF):
 			return err
 		}
+		if err == nil && e.Gap != nil { // the rest of the round may be missing
+			p.next = e
+			return nil
+		}
 		if err != nil || e.Change == nil {
 			p.next = e
 			break

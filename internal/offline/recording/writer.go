@@ -18,9 +18,12 @@ import (
 
 // Limits of a Writer.
 const (
-	// maxPending is the number of changes and decisions that wait to be written. Beyond
-	// it, as with a disk that hangs, the recording ends.
-	maxPending = 4 << 20
+	// maxPending is the number of changes and decisions that wait to be written, besides
+	// one batch of any size, such as the first list. Beyond it, as with a disk that
+	// hangs, the recording ends.
+	maxPending = 1 << 17
+	// maxClose is the time that Close waits for a disk.
+	maxClose = 5 * time.Second
 	// flushEvery is the time that a crash may lose.
 	flushEvery = time.Second
 	// frameBytes is the size of a compressed frame before compression. Each frame has a
@@ -58,6 +61,7 @@ type Writer struct {
 	ended   error // why nothing more is recorded
 	work    chan struct{}
 	done    chan struct{}
+	tell    sync.Once
 
 	to  *counted
 	zip *zstd.Encoder
@@ -80,8 +84,11 @@ func Create(directory, name string, header *Header, maxBytes int64, onEnd func(r
 	if err != nil {
 		return nil, "", err
 	}
-	w, err = NewWriter(to, header, maxBytes, onEnd)
-	return w, file, err
+	if w, err = NewWriter(to, header, maxBytes, onEnd); err != nil {
+		_ = to.Close()
+		return nil, "", err
+	}
+	return w, file, nil
 }
 
 // NewWriter records to a writer, which it closes.
@@ -124,26 +131,40 @@ func (w *Writer) TookOver(leader string, now time.Time) {
 
 func (w *Writer) add(i item, count int) {
 	w.mu.Lock()
+	full := false
 	switch {
 	case w.ended != nil:
-	case w.count+count > maxPending:
-		w.ended = fmt.Errorf("%d inputs and decisions wait to be written", w.count)
-		w.pending = nil
+	case w.count > 0 && w.count+count > maxPending:
+		w.ended = fmt.Errorf("%d inputs and decisions wait to be written, is the disk slow?", w.count)
+		w.pending, full = nil, true
 	default:
 		w.pending = append(w.pending, i)
 		w.count += count
 	}
+	reason := w.ended
 	w.mu.Unlock()
+	if full {
+		w.told(reason) // the disk may hang for ever
+	}
 	select {
 	case w.work <- struct{}{}:
 	default:
 	}
 }
 
+// told calls onEnd once.
+func (w *Writer) told(reason error) {
+	w.tell.Do(func() {
+		if w.onEnd != nil {
+			w.onEnd(reason)
+		}
+	})
+}
+
 // errClosed ends a recording without a note.
 var errClosed = errors.New("the recording is closed")
 
-// Close writes what is pending and closes the file.
+// Close writes the rest and closes the file. If the disk hangs, it gives up.
 func (w *Writer) Close() error {
 	w.mu.Lock()
 	if w.ended == nil {
@@ -154,8 +175,12 @@ func (w *Writer) Close() error {
 	case w.work <- struct{}{}:
 	default:
 	}
-	<-w.done
-	return w.to.err
+	select {
+	case <-w.done:
+		return w.to.err
+	case <-time.After(maxClose):
+		return fmt.Errorf("the end was not written within %v", maxClose)
+	}
 }
 
 func (w *Writer) run() {
@@ -184,7 +209,10 @@ func (w *Writer) run() {
 		w.pending, w.count = nil, 0
 		w.mu.Unlock()
 		err := w.writeAll(items)
-		if err = errors.Join(err, ended); err != nil {
+		if err == nil { // an earlier end is the reason, even while the file is closed
+			err = ended
+		}
+		if err != nil {
 			w.end(err)
 			return
 		}
@@ -220,8 +248,8 @@ func (w *Writer) end(reason error) {
 	if err := w.to.to.Close(); w.to.err == nil {
 		w.to.err = err
 	}
-	if !closed && w.onEnd != nil {
-		w.onEnd(reason)
+	if !closed {
+		w.told(reason)
 	}
 }
 

@@ -243,7 +243,7 @@ func (w *world) asksBeforehand(viewer, file string) {
 	if err := json.Unmarshal([]byte(out), &report); err != nil || code != 1 || report.Fail == 0 || !strings.Contains(out, "the user may not create pods/binding") {
 		w.Errorf("code %d, %v, want 1 for a user who may not bind pods", code, err)
 	}
-	if code, out, _ := w.plugin(viewer, "preflight", "--config", file, "--as", "system:kube-scheduler"); code != 1 || !strings.Contains(out, "you may not check the rights of system:kube-scheduler") {
+	if code, out, _ := w.plugin(viewer, "preflight", "--config", file, "--as", "system:kube-scheduler"); code != 1 || !strings.Contains(out, "you may not check the permissions of system:kube-scheduler") {
 		w.Errorf("code %d, want 1 for a user who may not ask about another", code)
 	}
 	code, out, stderr := w.plugin(cluster.Kubeconfig, "preflight", "--config", file, "--as", "system:kube-scheduler")

@@ -86,11 +86,11 @@ func TestExplainAsksTheScheduler(t *testing.T) {
 		answer.History.Kept[0].Message != w.scheduledCondition("giant").Message || len(answer.History.WaitsFor) == 0 {
 		t.Errorf("code %d, %+v: %s", code, answer, stderr)
 	}
-	if code, out, _ := w.plugin(viewer, append([]string{"explain", "giant"}, at...)...); code != 0 || !strings.Contains(out, " failed") || !strings.Contains(out, "What would help") || strings.Count(out, "\n") > 10 {
+	if code, out, _ := w.plugin(viewer, append([]string{"explain", "giant"}, at...)...); code != 0 || !strings.Contains(out, " failed") || !strings.Contains(out, "Changes that would help") || strings.Count(out, "\n") > 10 {
 		t.Errorf("code %d, want ten lines at most, with the last attempt: %s", code, out)
 	}
 	// A scheduler is used only if it is named.
-	if code, out, stderr := w.plugin(viewer, "explain", "giant"); code != 0 || !strings.Contains(out, "What would help") || strings.Contains(stderr, "history") {
+	if code, out, stderr := w.plugin(viewer, "explain", "giant"); code != 0 || !strings.Contains(out, "Changes that would help") || strings.Contains(stderr, "history") {
 		t.Errorf("code %d, %s, %s", code, out, stderr)
 	}
 	if code, out, stderr := w.plugin(viewer, "explain", "placed"); code != 2 || out != "" || !strings.Contains(stderr, "--scheduler leader shows why") {
@@ -98,7 +98,7 @@ func TestExplainAsksTheScheduler(t *testing.T) {
 	}
 	// Without a reachable scheduler, everything else is printed, with the reason why the
 	// history is missing.
-	if code, out, stderr := w.plugin(viewer, "explain", "giant", "--scheduler", "leader"); code != 0 || !strings.Contains(out, "What would help") || !strings.Contains(stderr, "Note: the pod's history is missing: find the leader: ") {
+	if code, out, stderr := w.plugin(viewer, "explain", "giant", "--scheduler", "leader"); code != 0 || !strings.Contains(out, "Changes that would help") || !strings.Contains(stderr, "Note: the pod's history is missing: find the leader: ") {
 		t.Errorf("code %d, %s, %s", code, out, stderr)
 	}
 
