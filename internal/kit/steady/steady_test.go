@@ -58,7 +58,7 @@ func TestPartsDiffer(t *testing.T) {
 func BenchmarkGrow(b *testing.B) {
 	type key struct {
 		number int
-		rest   [7]int
+		_      [7]int
 	}
 	const batches, size = 100, 5000
 	for _, row := range []struct {

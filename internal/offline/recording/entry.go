@@ -243,8 +243,4 @@ func (c *Change) err() error {
 	return errors.New(c.Err)
 }
 
-func (c *Change) key() model.PodKey {
-	return model.PodKey{Namespace: c.Ref.Namespace, Name: c.Ref.Name}
-}
-
 func (c *Change) uid() types.UID { return types.UID(c.UID) }

@@ -354,7 +354,10 @@ func TestEndWhileClosing(t *testing.T) {
 		t.Fatal(err)
 	}
 	select {
-	case <-ended:
+	case reason := <-ended:
+		if !strings.Contains(reason.Error(), "cannot be recorded") {
+			t.Error(reason)
+		}
 	default:
 		t.Error("the end is not reported")
 	}

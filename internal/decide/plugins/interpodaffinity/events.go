@@ -278,7 +278,7 @@ func causeOfRepellers(pod *model.Pod) model.Cause {
 
 // touchesRepelled seeks the pods that a deleted pod's anti-affinity selects.
 func (p *Plugin) touchesRepelled(e model.Event, to *model.Touch) {
-	to.Seeks = model.Never()
+	to.Seeks = slices.Grow(model.Never(), len(e.OldPod.Terms))
 	for i := range e.OldPod.Terms {
 		ref := &e.OldPod.Terms[i]
 		if ref.Kind != model.RequiredAntiAffinity {
