@@ -97,8 +97,8 @@ func (r *Reader) Close() error {
 	return r.file.Close()
 }
 
-// ErrEnd means that the file ends in the middle of an entry, as after a crash. What was
-// read before is complete.
+// ErrEnd means that the file ends in the middle of an entry, as after a crash. The
+// entries before are complete.
 var ErrEnd = errors.New("the file ends in the middle of an entry, as after a crash")
 
 // Next returns the next entry, and io.EOF at the end.

@@ -17,6 +17,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/loop"
@@ -337,7 +338,46 @@ func TestEndsOfRecordings(t *testing.T) {
 	}
 }
 
-// TestEndWhileClosing ends a recording in the batch that Close writes: the file says so.
+// TestForgetsPods: a replay of weeks does not keep the pods of these weeks.
+func TestForgetsPods(t *testing.T) {
+	scheduler, err := config.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file buffer
+	w, err := recording.NewWriter(&file, header(t, scheduler), 1<<30, func(reason error) { t.Error(reason) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := simulate.New(simulate.Config{Scheduler: scheduler, Seed: 7, MaxParked: queue.DefaultMaxParked, GroupPatience: time.Minute, GroupRetries: 3, Recorder: func() loop.Recorder { return w }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.SetNode(build.Node("a", build.Allocatable("cpu=4 memory=8Gi pods=10")))
+	for i := range 50 {
+		name := fmt.Sprint("job-", i)
+		c.SetPod(build.Pod(build.Named(name), build.Container("cpu=1"), func(p *v1.Pod) { p.UID = types.UID(name) }))
+		for range 2 { // the pod runs for a minute
+			if err := c.AdvanceTo(c.Now().Add(time.Minute), nil); err != nil {
+				t.Fatal(err)
+			}
+			c.DeletePod(model.PodKey{Namespace: "default", Name: name})
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	result, p, err := replay(file.Bytes(), time.Time{})
+	if err != nil || result.Difference != nil || result.Placed != 50 {
+		t.Fatalf("%v, %+v", err, result)
+	}
+	if kept := p.Kept(); kept == 0 || kept > 10 {
+		t.Errorf("%d pods of the last 100 minutes are kept, want those of about 10", kept)
+	}
+}
+
+// TestEndWhileClosing ends a recording in the batch that Close writes: the file has the
+// reason.
 func TestEndWhileClosing(t *testing.T) {
 	scheduler, err := config.Default()
 	if err != nil {
@@ -366,7 +406,7 @@ func TestEndWhileClosing(t *testing.T) {
 	}
 }
 
-// hanging is a disk that hangs, once it is told to, until it is released.
+// hanging is a disk that hangs while hangs is set, until it is released.
 type hanging struct {
 	buffer
 	hangs   atomic.Bool

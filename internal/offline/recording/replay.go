@@ -67,7 +67,7 @@ type Result struct {
 // After it, the recording's inputs follow from other decisions.
 type Replayer struct {
 	reader *Reader
-	Loop   *loop.Loop
+	loop   *loop.Loop
 	Result Result
 
 	ingest  *ingest.Ingest
@@ -76,14 +76,26 @@ type Replayer struct {
 	drained []model.Change
 	// decided has the decisions of the last round that the recording has not confirmed.
 	decided []Decision
-	// The loop's own values, which results of writes are about.
+	// The loop's own values, which results of writes are about. Those of a pod are
+	// forgotten keptGone after its end.
 	pods  map[types.UID]*model.Pod
 	given map[model.Ref]model.Compiled
+	gone  []gonePod // the oldest first
 }
+
+// gonePod is a pod that is gone, and since when.
+type gonePod struct {
+	uid   types.UID
+	since time.Time
+}
+
+// keptGone is longer than any result of a write takes. A replay of weeks would otherwise
+// keep all pods of these weeks.
+const keptGone = 10 * time.Minute
 
 // Replay returns a replay with the scheduler's configuration, which may be another than
 // the recording's.
-func Replay(r *Reader, scheduler *config.Config, observers ...loop.Observer) (*Replayer, error) {
+func Replay(r *Reader, scheduler *config.Config) (*Replayer, error) {
 	p := &Replayer{
 		reader: r, ingest: ingest.New(scheduler.Compile()), objects: map[model.Ref]kinds.Object{},
 		pods: map[types.UID]*model.Pod{}, given: map[model.Ref]model.Compiled{},
@@ -98,7 +110,7 @@ func Replay(r *Reader, scheduler *config.Config, observers ...loop.Observer) (*R
 	if err != nil {
 		return nil, fmt.Errorf("replay: build the engine: %w", err)
 	}
-	p.Loop = loop.New(loop.Config{Source: source{p}, Queue: waiting, Engine: judge, Commit: nowhere{}, Recorder: (*witness)(p), Observers: observers})
+	p.loop = loop.New(loop.Config{Source: source{p}, Queue: waiting, Engine: judge, Commit: nowhere{}, Recorder: (*witness)(p)})
 	return p, nil
 }
 
@@ -133,7 +145,7 @@ func (p *Replayer) step(until time.Time) (more bool, err error) {
 		p.Result.Incomplete = e.Gap.Reason
 		return false, nil
 	case e.TakeOver != nil:
-		p.Loop.TakeOverAt(e.TakeOver.Leader, e.TakeOver.Now)
+		p.loop.TakeOverAt(e.TakeOver.Leader, e.TakeOver.Now)
 		return true, nil
 	case e.Round == nil:
 		return false, fmt.Errorf("%s: a change or a decision outside of a round", p.reader.name)
@@ -183,10 +195,14 @@ func (p *Replayer) round(r *Round) error {
 		p.Result.From = r.Wall
 	}
 	p.Result.Rounds, p.Result.To = p.Result.Rounds+1, r.Wall
+	for len(p.gone) > 0 && r.Wall.Sub(p.gone[0].since) > keptGone {
+		delete(p.pods, p.gone[0].uid)
+		p.gone = p.gone[1:]
+	}
 	if r.Decides {
-		p.Loop.OnceAt(r.Now, r.Wall)
+		p.loop.OnceAt(r.Now, r.Wall)
 	} else {
-		p.Loop.StandAt(r.Now, r.Wall)
+		p.loop.StandAt(r.Now, r.Wall)
 	}
 	return p.compare(r)
 }
@@ -259,6 +275,9 @@ func (p *Replayer) apply(c *Change) (nominated bool, err error) {
 			p.ingest.Set(object)
 		}
 	case model.PodGone, model.NodeGone, model.ObjectGone:
+		if object := p.objects[c.Ref]; object != nil && c.Kind == model.PodGone {
+			p.gone = append(p.gone, gonePod{object.GetUID(), p.Result.To})
+		}
 		delete(p.objects, c.Ref)
 		p.ingest.Remove(c.Ref)
 	case model.BindDone:
